@@ -182,6 +182,24 @@ async def test_an_action_killed_at_the_end_of_a_pass_counts_nothing_twice(
     assert (action.counts.done, action.counts.skipped) == (len(ids), {"completed": 1})
 
 
+@pytest.mark.parametrize("filter", ["queue:nowhere", "state:dead", "created>2999-01-01"])
+async def test_an_action_on_nothing_is_done(stage: Stage, filter: str) -> None:
+    ids = await stage.publish_each(2)
+    action = await run(stage, await stage.broker.bulk.start("cancel", filter=filter))
+    assert (action.state, action.counts.matched) == (BulkState.DONE, 0)
+    assert await stage.drain() == ids
+
+
+async def test_an_action_on_everything_reaches_each_queue_of_its_scope(stage: Stage) -> None:
+    await stage.queue("mail")
+    await stage.publish_each(150)
+    await stage.dead("mail")
+    await stage.publish(queue="mail")
+    action = await run(stage, await stage.broker.bulk.start("purge", filter="id>0"))
+    assert (action.state, action.counts.done) == (BulkState.DONE, 152)
+    assert (await stage.admin.search("-state:cancelled")).records == []
+
+
 async def test_a_paused_action_waits_until_it_is_resumed(stage: Stage) -> None:
     ids = await stage.publish_each(3)
     action = await stage.broker.bulk.start("cancel", filter="queue:default")
