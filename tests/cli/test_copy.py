@@ -31,7 +31,7 @@ def test_a_dry_run_shows_the_counts_and_creates_nothing(terminal: Terminal) -> N
     kill()
     said = terminal.call("copy", FROM, TO, "--dry-run")
     assert ["default", "0", "0", "0", "1", "0"] in said.rows()
-    assert "would copy 1 messages" in said.out
+    assert "would copy 1 message to" in said.out
     assert not (terminal.folder / "other.db").exists()
 
 

@@ -112,9 +112,9 @@ async def copy_store(
     plan = await plan_copy(source, target)
     if plan.waiting:
         raise InvalidState(
-            f"{plan.waiting} messages of the source wait, or have stored steps or signals, which"
-            " cannot be copied: let workers finish them, or cancel them; `penstock list --state"
-            " scheduled` shows those that wait"
+            "messages that wait, or have stored steps or signals, cannot be copied, and the source"
+            f" has {plan.waiting:,}: let workers finish them, or cancel them; `penstock list"
+            " --state scheduled` shows those that wait"
         )
     if plan.claimed and not release_claimed:
         raise InvalidState(

@@ -54,15 +54,16 @@ def copy(
         return
     print_plan(plan)
     resumes = "would resume, " if plan.resumes else ""
+    messages = "1 message" if plan.messages == 1 else f"{plan.messages:,} messages"
     if dry_run:
-        print(f"\n{resumes}would copy {plan.messages:,} messages to {locate_store(target)}")
+        print(f"\n{resumes}would copy {messages} to {locate_store(target)}")
         if plan.claimed:
             print(f"{plan.claimed} are claimed: wait for them, or use --release-claimed")
         if plan.waiting:
             print(f"{plan.waiting} wait or have stored steps or signals: finish or cancel them")
     else:
         took = time.monotonic() - began
-        print(f"\ncopied {plan.messages:,} messages in {took:.1f} s; the stores agree")
+        print(f"\ncopied {messages} in {took:.1f} s; the stores agree")
 
 
 async def run_copy(
