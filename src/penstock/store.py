@@ -13,12 +13,11 @@ from penstock.model.changes import Change, Changed, Horizon
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.heads import HeadFeed
-from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
+from penstock.model.message import NEVER, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.scan import Scan, ScanPage
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import (
-    FEED_START,
     AgentRun,
     Answer,
     Claim,
@@ -203,6 +202,9 @@ class StoreAdmin(Protocol):
 
     async def named(self, queue_id: int, name: str) -> int | None: ...
 
+    async def seen(self, queue_id: int, key: str) -> int | None:
+        """Returns the message whose completion recorded the key, if one did lately."""
+
     async def result(self, id: int) -> bytes | None: ...
 
     async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
@@ -291,9 +293,6 @@ class StoreExport(Protocol):
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
-
-    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
-        """Reads recent history after `beyond` for live views. Rows may repeat or come late."""
 
     async def census(self) -> list[Tally]:
         """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.model.activity import Heading, HeldLease
 from penstock.model.message import HistoryRow
+from penstock.model.store_types import Cursor
 
 
 class StoreActivity(Protocol):
@@ -14,6 +15,14 @@ class StoreActivity(Protocol):
         """Lists the leases with a fence above `after`, by fence. Only a snapshot.
 
         Beyond `limit` leases, a store may leave some out.
+        """
+
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor | None = None
+    ) -> list[HistoryRow]:
+        """Reads recent history, without what the feed up to `beyond` has told.
+
+        Rows may repeat or come late.
         """
 
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:

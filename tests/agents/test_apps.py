@@ -88,3 +88,28 @@ async def test_an_unknown_task_is_parked() -> None:
         await simulation.run_until_idle()
         record = await simulation.broker.admin.get(published.id)
         assert (record.state, record.reason) == (State.SCHEDULED, "UNKNOWN_TASK")
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_handler_notices_an_event_that_it_has_dealt_with(blocking: bool) -> None:
+    app = Penstock("sqlite://")
+    found: list[bool] = []
+
+    async def look(context: Context, order: int) -> None:
+        found.append(await context.seen(f"order-{order}"))
+        if len(found) == 1:
+            raise Retry(1)
+
+    def look_in_thread(context: Context, order: int) -> None:
+        found.append(context.sync.seen(f"order-{order}"))
+        if len(found) == 1:
+            raise Retry(1)
+
+    task = app.task(look_in_thread if blocking else look)
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        for order in (7, 7, 8):
+            await task.aenqueue(order)
+            await simulation.advance("5s")
+    # The first run failed, so that its key was not recorded.
+    assert found == [False, False, True, False]

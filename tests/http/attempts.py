@@ -117,6 +117,10 @@ async def claim(world: World, place: Place, who: Who) -> Ask:
     return Ask("/v1/claim", {"queues": [{"queue": await world.queue(place)}]}, place.scope)
 
 
+async def ask_seen(world: World, place: Place, who: Who) -> Ask:
+    return Ask("/v1/seen", {"queue": await world.queue(place), "key": "k"}, place.scope)
+
+
 async def claim_dead(world: World, place: Place, who: Who) -> Ask:
     await world.message(place, dead=True)
     return Ask("/v1/claim", {"queues": [{"queue": DEAD_LETTER}], "limit": 1000}, place.scope)
@@ -469,6 +473,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "GET /v1/audit": (fixed("/v1/audit", shows=True),),
     "POST /v1/publish": (Attempt(publish),),
     "POST /v1/publish/batch": (Attempt(publish_many),),
+    "POST /v1/seen": (Attempt(ask_seen),),
     "POST /v1/claim": (
         Attempt(claim),
         Attempt(claim_dead, (HOME, DENIED), rule=lambda who, _: who.at(Right.CONSUME, HOME)),

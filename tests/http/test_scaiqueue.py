@@ -230,3 +230,21 @@ def test_messages_and_queues_are_taken_in_scaiqueues_words(server: Served) -> No
     assert (twice.status, twice.code) == (422, "INVALID_INPUT")
     body = {"queues": [{"queue": queue}], "visibility_timeout_s": 120}
     assert len(server.post("/v1/claim", body).json["messages"]) == 1
+
+
+def test_a_subscription_that_replays_a_message_learns_that_it_is_a_duplicate(
+    server: Served,
+) -> None:
+    queue = server.queue(kind="broadcast")
+    assert server.put(f"/v1/queues/{queue}/subscriptions/mailer", {}).status == 200
+    asked = {"queue": f"{queue}/mailer", "key": "order-7"}
+    server.publish(queue, "order-7")
+    (message,) = server.claim(f"{queue}/mailer")
+    assert server.post("/v1/seen", asked).json == {"duplicate": False}
+    done = server.post("/v1/complete", {"token": message["token"], "seen": ["order-7"]})
+    assert done.status == 200
+    server.publish(queue, "order-7")
+    assert server.claim(f"{queue}/mailer")[0]["body"] == "order-7"
+    assert server.post("/v1/seen", asked).json == {"duplicate": True, "id": message["id"]}
+    assert server.post("/v1/seen", {**asked, "key": ""}).status == 422
+    assert server.post("/v1/seen", {**asked, "queue": f"{queue}/none"}).status == 404

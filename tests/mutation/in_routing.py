@@ -35,6 +35,12 @@ ROUTING = (
     Mutation("rights_are_not_checked_when_rules_are_loaded", "broker/rule_policy.py", "load",
              "await self.check_rights([each.stored for each in used.values()], queues)", "pass",
              conformance("rule_rights")),
+    Mutation("completions_record_no_keys", "stores/sql/settle.py", "complete_one",
+             "await record_seen(tx, item, ticket.queue_id)", "pass", conformance("seen")),
+    Mutation("redis_completions_record_no_keys", "stores/redis/lua/complete.lua", "",
+             "local answers, done, plain, special = {}, {}, {}, {}",
+             "local answers, done, plain, special = {}, {}, {}, {}; seen = {}",
+             conformance("seen")),
     Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
              "if any(copy.after for copy in copies):", "if False:", conformance("rules")),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from penstock import (
 from penstock.errors import InvalidInput
 from penstock.model import message
 from penstock.model.message import State
-from penstock.worker.context import make_local_context
+from penstock.worker.local_context import make_local_context
 from penstock.worker.policy import NOT_SETTLED, AckRules, Strategy, TimedOut, Unfit, Verdict, judge
 from tests.app.scenes import counters, record, until, working
 

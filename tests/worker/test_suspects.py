@@ -12,7 +12,7 @@ from penstock.errors import StoreBusy
 from penstock.model.message import Leased, State
 from penstock.model.settings import get_preset
 from penstock.testing.faults import Faults
-from penstock.worker.context import make_local_context
+from penstock.worker.local_context import make_local_context
 from penstock.worker.quarantine import may_be_killer
 from tests.app.scenes import Arranged, counters, record, until, until_true, working
 

@@ -30,7 +30,7 @@ from penstock.model.store_types import (
 )
 from penstock.retry import CLAIM, SETTLE, Retries
 from penstock.rules import lifecycle, validation
-from penstock.rules.settlements import check_settlement
+from penstock.rules.settlements import check_seen, check_settlement
 from penstock.store import Store
 
 MAX_CLAIM_QUEUES = 16
@@ -183,8 +183,11 @@ class Consumer:
         dead_claim = Claim(ids, claim.consumer, claim.limit, claim.lease, claim.types)
         return await self.store.claim_dead(dead_claim)
 
-    async def complete(self, held: Held, result: bytes | None = None) -> Answer:
-        (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
+    async def complete(
+        self, held: Held, result: bytes | None = None, *, seen: Sequence[str] = ()
+    ) -> Answer:
+        item = Completion(held.id, held.fence, result, tuple(seen))
+        (answer,) = await self.complete_many((item,))
         return self._expect(answer, held)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
@@ -193,6 +196,7 @@ class Consumer:
             if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
                 raise InvalidInput(f"result of message {item.id} is {kind}; it must be bytes")
+            check_seen(item.seen)
         return await settle_each(items, self.commits.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:

@@ -101,7 +101,13 @@ class ConsumeInterface(Protocol):
         scope: str = "default",
     ) -> ClaimResult: ...
 
-    async def complete(self, held: Held, result: bytes | None = None) -> Answer: ...
+    async def seen(self, queue: str, key: str, *, scope: str = "default") -> int | None:
+        """Returns the message of the queue whose completion recorded the key in the last day."""
+
+    async def complete(
+        self, held: Held, result: bytes | None = None, *, seen: Sequence[str] = ()
+    ) -> Answer:
+        """Completes a message, and records keys for `seen` in the same transaction."""
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]: ...
 

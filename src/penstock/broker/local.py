@@ -21,6 +21,7 @@ from penstock.model.queue import HUMAN, Queue
 from penstock.model.store_types import Answer, Completion, Entry, Lease, Lock, WorkerInfo
 from penstock.outage import Outages
 from penstock.rules.masking import Reveals
+from penstock.rules.settlements import check_seen
 from penstock.store import Capabilities, Store
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ class Broker(BrokerServices):
     def make_agents(self, make: "AgentFactory[T]") -> list[T]:
         """Makes agents on the store of this broker."""
         return make(self.store, self.directory, self.room)
+
+    async def seen(self, queue: str, key: str, *, scope: str = "default") -> int | None:
+        """Returns the message of the queue whose completion recorded the key in the last day."""
+        check_seen((key,))
+        found = await self.directory.get(self.tenant, scope, queue)
+        return await self.store.seen(found.id, key)
 
     # Caller transactions.
 

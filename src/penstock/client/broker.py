@@ -66,6 +66,7 @@ class RemoteBroker:
         # The server groups the commits of all its clients.
         self.complete_claimed = self.complete_many = client.complete_many
         self.complete = client.complete
+        self.seen = client.seen
         self.settle, self.settle_many = client.settle, client.settle_many
         self.extend, self.extend_many = client.extend, client.extend_many
         self.begin, self.progress = client.begin, client.progress

@@ -184,8 +184,21 @@ class Client:
             self.tokens[message.id, message.fence] = each.token
         return ClaimResult(messages, found.queues)
 
-    async def complete(self, held: Held, result: bytes | None = None) -> Answer:
-        (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
+    async def seen(self, queue: str, key: str, *, scope: str = "default") -> int | None:
+        found = await self.transport.send(
+            "POST",
+            "/v1/seen",
+            wire.SeenRequest(queue, key),
+            gives=wire.SeenAnswer,
+            query={"scope": scope},
+        )
+        return None if found.id is None else int(found.id)
+
+    async def complete(
+        self, held: Held, result: bytes | None = None, *, seen: Sequence[str] = ()
+    ) -> Answer:
+        item = Completion(held.id, held.fence, result, tuple(seen))
+        (answer,) = await self.complete_many((item,))
         return expect(answer, held.id)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
@@ -271,6 +284,11 @@ class Client:
 
 
 def encode_completion(item: Completion) -> dict[str, Any]:
+    seen = {"seen": list(item.seen)} if item.seen else {}
+    return {**encode_result(item), **seen}
+
+
+def encode_result(item: Completion) -> dict[str, Any]:
     if item.result is None:
         return {}
     json, base64 = encode_body(item.result)

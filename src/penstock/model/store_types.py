@@ -138,6 +138,7 @@ class Completion(Struct, frozen=True, gc=False):
     id: int
     fence: int
     result: bytes | None = None
+    seen: tuple[str, ...] = ()
 
 
 class Extension(Struct, frozen=True, gc=False):
@@ -277,9 +278,6 @@ class Cursor(Struct, frozen=True):
     epoch: int = 0
     message: int = 0
     history: int = 0
-
-
-FEED_START = Cursor()
 
 
 class Exported(Struct, frozen=True):

@@ -1,10 +1,29 @@
 """Validates settlements."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from penstock.model.fields import MAX_DELAY_S, MAX_RUNS
+from penstock.errors import InvalidInput
+from penstock.model.fields import MAX_DELAY_S, MAX_RUNS, MAX_WORD_LENGTH
 from penstock.model.message import Fail, Nack, Settlement, SettleReject
-from penstock.rules.validation import check_number, clip_traceback, replace_surrogates
+from penstock.rules.validation import check_number, check_text, clip_traceback, replace_surrogates
+
+MAX_SEEN_KEYS = 100
+# How long the key of a completed message is remembered.
+SEEN_WINDOW_S = 86_400.0
+
+
+def make_seen_key(key: str) -> str:
+    """Returns how a key is stored, apart from dedup and unique keys."""
+    return f"seen:{key}"
+
+
+def check_seen(keys: Sequence[str]) -> None:
+    if len(keys) > MAX_SEEN_KEYS:
+        raise InvalidInput(f"{len(keys)} keys; a message records at most {MAX_SEEN_KEYS}")
+    for key in keys:
+        check_text("key", key, MAX_WORD_LENGTH)
 
 
 def check_settlement(settlement: Settlement) -> Settlement:

@@ -9,8 +9,9 @@ from penstock.app.app import Penstock
 from penstock.broker.interface import BrokerInterface
 from penstock.model.message import Leased, Park
 from penstock.model.waiting import WaitPlan
-from penstock.worker.context import Context, NullReporter
+from penstock.worker.context import Context
 from penstock.worker.handler import Handler
+from penstock.worker.local_context import NullReporter
 from penstock.worker.policy import judge
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
 from penstock.worker.suspension import check_handler, judge_steps
@@ -45,6 +46,8 @@ def find_app_worker(
         verdict = steps or judge(handler.rules, delivery, error)
         if context.settled:
             verdict = context.settlement
+        if verdict is None and context.keys_seen:
+            await broker.complete(delivery, result, seen=context.keys_seen)
         if verdict is None:
             return result
         await broker.settle(delivery, verdict)
@@ -84,6 +87,9 @@ class SimulatedReporter(NullReporter):
         self.handler = handler
         self.scope = scope
         self.loop = asyncio.get_running_loop()
+
+    async def find_seen(self, queue: str, key: str) -> bool:
+        return await self.broker.seen(queue, key, scope=self.scope) is not None
 
     def open_steps(self, delivery: Leased) -> StepRun:
         check_handler(self.handler)

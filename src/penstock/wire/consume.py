@@ -109,6 +109,24 @@ class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     result: Json = UNSET
     result_base64: str | None = None
     artifacts: Annotated[list[InlineArtifact], Meta(max_length=MAX_BATCH)] = []
+    seen: Annotated[list[Word], Meta(
+        max_length=100,
+        description="Keys that `/v1/seen` knows for a day, recorded with the completion.",
+    )] = []  # fmt: skip
+
+
+class SeenRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks whether a message of the queue recorded the key when it was completed."""
+
+    queue: QueueName
+    key: Word
+
+
+class SeenAnswer(Struct, frozen=True, omit_defaults=True):
+    """`id` is the message that recorded the key."""
+
+    duplicate: bool
+    id: str | None = None
 
 
 class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

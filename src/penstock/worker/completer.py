@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import structlog
 from msgspec import Struct
@@ -42,6 +42,14 @@ class RunEnd(Struct, frozen=True, gc=False):
 Write: TypeAlias = Callable[[list[RunEnd]], Awaitable[list[Answer]]]
 
 
+class StepOpener(Protocol):
+    """Opens the durable steps of the runs of a worker, in its scope."""
+
+    scope: str
+
+    def open_steps(self, delivery: Leased) -> StepRun: ...
+
+
 class Completer:
     """Keeps one write in flight. Results that arrive meanwhile go in the next one."""
 
@@ -51,9 +59,9 @@ class Completer:
         held: dict[int, Context],
         linger: float,
         on_written: Callable[[list[RunEnd], list[Answer]], None],
-        steps_of: Callable[[Leased], StepRun],
+        suspender: StepOpener,
     ) -> None:
-        self.steps_of = steps_of
+        self.suspender = suspender
         # A message that others wait for has ended.
         self.awaited = False
         self.broker = broker
@@ -133,7 +141,7 @@ class Completer:
         items, flags = list[Completion](), 0
         for end in ends:
             delivery = end.context.delivery
-            items.append(Completion(delivery.id, delivery.fence, end.result))
+            items.append(end.context.make_completion(end.result))
             flags |= delivery.flags
         self.awaited = self.awaited or flags & Flag.AWAITED > 0
         # These locks came from this store, so they need no validation.
@@ -169,11 +177,14 @@ class Completer:
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         await self.broker.acomplete_on(connection, item)
 
+    async def find_seen(self, queue: str, key: str) -> bool:
+        return await self.broker.seen(queue, key, scope=self.suspender.scope) is not None
+
     def spool(self, context: Context, name: str, content: Content) -> Upload | None:
         return self.broker.artifacts.spool(name, content)
 
     def open_steps(self, delivery: Leased) -> StepRun:
-        return self.steps_of(delivery)
+        return self.suspender.open_steps(delivery)
 
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
         held = self.held

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model import message
-from penstock.model.message import PLAIN, Leased, Settlement
+from penstock.model.message import Leased, Settlement
 from penstock.model.store_types import Completion
 from penstock.rules.settlements import check_settlement
 from penstock.rules.validation import replace_surrogates
@@ -37,6 +37,8 @@ class RunReporter(Protocol):
     def complete_on(self, connection: object, item: Completion) -> None: ...
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
+
+    async def find_seen(self, queue: str, key: str) -> bool: ...
 
     def spool(self, context: "Context", name: str, content: "Content") -> "Upload | None":
         """Copies the file aside."""
@@ -75,6 +77,8 @@ class Context(Struct, eq=False, gc=False):
     times: AttemptTimes | None = None
     # The durable steps of the run, once it has used one.
     steps: "StepRun | None" = None
+    # The keys that its completion records.
+    keys_seen: tuple[str, ...] = ()
     _note: tuple[float, str | None] | None = None
 
     @property
@@ -154,6 +158,16 @@ class Context(Struct, eq=False, gc=False):
     def _refuse_attached(self) -> None:
         if self.attached:
             raise InvalidState("complete_in cannot be used after files were attached")
+
+    async def seen(self, key: str) -> bool:
+        """True if a message of this queue completed with the key in the last day.
+
+        The key is recorded when this message completes, in the same transaction.
+        """
+        found = await self._reporter.find_seen(self.queue, key)
+        if key not in self.keys_seen:
+            self.keys_seen = (*self.keys_seen, key)
+        return found
 
     # Durable steps. A run that waits ends, and starts again from its stored steps.
 
@@ -282,7 +296,7 @@ class Context(Struct, eq=False, gc=False):
         """The same steps for handlers that are no coroutine functions."""
         from penstock.worker.durable import BlockingSteps
 
-        return BlockingSteps(self.durable)
+        return BlockingSteps(self.durable, self.seen)
 
     def ack(self) -> None:
         self._settle(None)
@@ -301,7 +315,7 @@ class Context(Struct, eq=False, gc=False):
             self.settled = True
 
     def make_completion(self, result: bytes | None) -> Completion:
-        return Completion(self.delivery.id, self.delivery.fence, result)
+        return Completion(self.delivery.id, self.delivery.fence, result, self.keys_seen)
 
     def take_note(self) -> tuple[float, str | None] | None:
         note, self._note = self._note, None
@@ -316,31 +330,3 @@ def compute_percent(done: float, total: float) -> float:
     if not isfinite(share):
         raise InvalidInput(f"progress {done!r} of {total!r} is not a valid share")
     return min(100.0, max(0.0, share))
-
-
-def make_local_context(type: str, queue: str) -> Context:
-    """Makes the context of a task that is called directly, without a message."""
-    delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
-    return Context(delivery, queue, NullReporter())
-
-
-class NullReporter:
-    """Ignores reports: a task that is called directly has no message."""
-
-    def note(self, context: Context) -> None: ...
-
-    def complete_on(self, connection: object, item: Completion) -> None: ...
-
-    async def acomplete_on(self, connection: object, item: Completion) -> None: ...
-
-    def spool(self, context: Context, name: str, content: "Content") -> "Upload | None":
-        from penstock.artifacts.upload import check_content
-
-        check_content(name, content)
-        return None
-
-    def open_steps(self, delivery: Leased) -> "StepRun":
-        raise InvalidState(
-            "durable steps need a worker: they cannot be used in a task that is called directly,"
-            " or by the process executor"
-        )

@@ -106,8 +106,15 @@ class DurableSteps:
 class BlockingSteps:
     """Runs the steps of a handler in a thread. Functions of steps run in that thread."""
 
-    def __init__(self, durable: DurableSteps) -> None:
+    def __init__(
+        self, durable: DurableSteps, look_up: Callable[[str], Coroutine[Any, Any, bool]]
+    ) -> None:
         self.durable = durable
+        self.look_up = look_up
+
+    def seen(self, key: str) -> bool:
+        """True if a message of this queue completed with the key in the last day."""
+        return self.block(self.look_up(key))
 
     def step(
         self, name: str, function: Callable[..., T], /, *args: Any, key: str | None = None

@@ -74,7 +74,7 @@ class Worker:
         self.run_log = RunLog(self.routes.handler_name)
         self.suspender = Suspender(broker, scope, self.routes, self)
         self.completer = Completer(
-            broker, self.held, self.options.linger, self.handle_answers, self.suspender.open_steps
+            broker, self.held, self.options.linger, self.handle_answers, self.suspender
         )
         self.artifact_keeper = ArtifactKeeper(broker, self.completer.add)
         self.attempt_timer = AttemptTimer(broker, scope)

@@ -29,6 +29,27 @@ def subscription() -> None:
     """
 
 
+@command(subscription, "seen")
+@queue_argument
+@click.argument("name")
+@click.argument("key")
+def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
+    """Tell whether a message of a subscription completed with KEY in the last day.
+
+    \b
+    penstock subscription seen events mailer order-7
+    """
+
+    async def work(broker: Broker) -> int | None:
+        return await broker.seen(make_child_name(queue, name), key, scope=session.scope)
+
+    id = session.run(work)
+    if session.as_json:
+        print_json({"duplicate": id is not None, "id": None if id is None else str(id)})
+    else:
+        print("not seen" if id is None else f"seen by message {id}")
+
+
 @command(subscription, "add")
 @queue_argument
 @click.argument("name")

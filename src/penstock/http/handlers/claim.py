@@ -16,7 +16,7 @@ from penstock.model.message import MICROS_PER_SECOND, PLAIN, Flag, Leased, Meta
 from penstock.model.queue import DEAD_LETTER
 from penstock.rules.access import Right
 from penstock.rules.events import CLAIMED
-from penstock.wire.consume import ClaimRequest, Deliveries, Delivery
+from penstock.wire.consume import ClaimRequest, Deliveries, Delivery, SeenAnswer, SeenRequest
 from penstock.wire.fields import encode_body, to_datetime, to_optional_datetime
 
 # How many messages of one claim are measured for penstock_wait_seconds.
@@ -54,6 +54,14 @@ async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliver
         await check_again(call, sent, wish, taken)
     tell(call, taken, waiter)
     return Deliveries([make_delivery(call, each) for each in taken.messages], taken.queues)
+
+
+async def ask_seen(call: RequestContext, sent: SeenRequest) -> SeenAnswer:
+    """A consumer that may get one event twice asks before it acts, and gives the key when it
+    completes the message. Keys belong to the queue and are kept for a day."""
+    call.check(Right.CONSUME, sent.queue)
+    id = await call.broker.seen(sent.queue, sent.key, scope=call.scope)
+    return SeenAnswer(id is not None, None if id is None else str(id))
 
 
 async def check_again(

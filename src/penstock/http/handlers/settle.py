@@ -187,7 +187,10 @@ def make_problem(error: PenstockError) -> Problem:
 
 
 async def complete(broker: Broker, held: Held[wire.CompleteRequest]) -> list[Answer]:
-    items = [Completion(lock.id, lock.fence, decode_result(sent)) for lock, sent in held]
+    items = [
+        Completion(lock.id, lock.fence, decode_result(sent), tuple(sent.seen))
+        for lock, sent in held
+    ]
     return [COMPLETED if answer == DONE else answer for answer in await broker.complete_many(items)]
 
 

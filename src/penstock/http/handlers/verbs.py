@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.http.handlers import settle
-from penstock.http.handlers.claim import claim
+from penstock.http.handlers.claim import ask_seen, claim
 from penstock.http.handlers.complete import SettlingWithFiles
 from penstock.http.handlers.publish import publish, publish_many
 from penstock.http.handlers.settle import Settling
@@ -61,6 +61,12 @@ verbs.add(
         "queues": {"mail": "active"},
     },
 )(claim)  # fmt: skip
+
+verbs.add(
+    "POST", "/v1/seen", "Ask whether a key was recorded", wire.SeenAnswer, takes=wire.SeenRequest,
+    name="seen", right=Right.CONSUME, example={"queue": "events/mailer", "key": "order-7"},
+    answer={"duplicate": True, "id": "7"},
+)(ask_seen)  # fmt: skip
 
 
 def add_pair(

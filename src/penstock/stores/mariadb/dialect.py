@@ -10,7 +10,6 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment, State, Verb
 from penstock.model.store_types import (
-    FEED_START,
     Claim,
     Claimed,
     Completion,
@@ -247,8 +246,12 @@ class MariaDialect:
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.past, before, after, limit)
 
-    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
-        return await self.database.read(export.recent, max(after, beyond.history), limit)
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor | None = None
+    ) -> list[HistoryRow]:
+        return await self.database.read(
+            export.recent, max(after, beyond.history if beyond else 0), limit
+        )
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         return await self.database.write(feed.restore, page, queue_ids)

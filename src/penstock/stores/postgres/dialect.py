@@ -13,7 +13,6 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import PLAIN, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
-    FEED_START,
     Claim,
     Claimed,
     Completion,
@@ -222,7 +221,9 @@ class PostgresDialect:
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(feed.past, before, after, limit)
 
-    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor | None = None
+    ) -> list[HistoryRow]:
         return await self.database.read(feed.recent, after, limit, beyond)
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:

@@ -123,11 +123,11 @@ async def read_columns(
 
 
 async def recent(
-    tx: PostgresTransaction, after: int, limit: int, beyond: Cursor
+    tx: PostgresTransaction, after: int, limit: int, beyond: Cursor | None
 ) -> list[HistoryRow]:
     """A cursor names a transaction, which is no position of a row."""
     await enable_bitmap_scans(tx)
-    rows = await tx.all("recent", after=after, limit=limit, passed=beyond.history)
+    rows = await tx.all("recent", after=after, limit=limit, passed=beyond.history if beyond else 0)
     return [make_history_row(row) for row in rows]
 
 

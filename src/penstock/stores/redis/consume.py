@@ -22,6 +22,7 @@ from penstock.model.store_types import (
     Sweep,
 )
 from penstock.model.waiting import StepSave, StepSaved
+from penstock.rules.settlements import SEEN_WINDOW_S, make_seen_key
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
     decode_answer,
@@ -120,6 +121,8 @@ class RedisConsume:
         for place, item in enumerate(items, 1):
             if item.result is not None:
                 words += (place, item.result)
+        if any(item.seen for item in items):
+            words += encode_seen(items)
         reply = await self.database.run("complete", *words)
         if reply == b"done":
             return [DONE] * len(items)
@@ -266,3 +269,12 @@ def decode_lease(told: list[Any], now: int) -> Lease:
         parked,
         reason.decode() or None,
     )
+
+
+def encode_seen(items: Sequence[Completion]) -> list[Any]:
+    """Encodes how long keys are kept, and the keys that completions record."""
+    words: list[Any] = [0, publish.to_micros(SEEN_WINDOW_S)]
+    for place, item in enumerate(items, 1):
+        for key in item.seen:
+            words += (-place, make_seen_key(key))
+    return words

@@ -5,7 +5,7 @@ from collections import Counter
 from penstock.errors import InvalidState
 from penstock.model.heads import FeedHead, HeadFeed, Rest
 from penstock.model.message import FeedMessage, HistoryRow, Moment
-from penstock.model.store_types import FEED_START, Cursor, Exported, Feed, Tally
+from penstock.model.store_types import Cursor, Exported, Feed, Tally
 from penstock.stores.redis.codec import decode_history, make_feed_message
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.upkeep import AGENT_PREFIX
@@ -66,8 +66,10 @@ class RedisExport:
             Cursor(int(epoch), int(last), history[-1].position if history else cursor.history),
         )
 
-    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
-        begin = f"({max(after, beyond.history)}-0"
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor | None = None
+    ) -> list[HistoryRow]:
+        begin = f"({max(after, beyond.history if beyond else 0)}-0"
         entries = await self.database.ask("XRANGE", "history", begin, "+", "COUNT", limit)
         return [decode_row(*entry) for entry in entries]
 

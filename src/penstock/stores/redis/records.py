@@ -13,6 +13,7 @@ from penstock.model.store_types import (
     Diagnosis,
     Query,
 )
+from penstock.rules.settlements import make_seen_key
 from penstock.stores.redis.codec import (
     decode_answer,
     decode_dead,
@@ -55,6 +56,10 @@ class RedisRecords:
 
     async def named(self, queue_id: int, name: str) -> int | None:
         found = await self.database.ask("HGET", "name", make_field(queue_id, name))
+        return int(found, 16) if found else None
+
+    async def seen(self, queue_id: int, key: str) -> int | None:
+        found = await self.database.run("seen", make_field(queue_id, make_seen_key(key)))
         return int(found, 16) if found else None
 
     async def result(self, id: int) -> bytes | None:

@@ -134,6 +134,7 @@ class RedisStore:
     ) -> None:
         self.get = records.get
         self.named = records.named
+        self.seen = records.seen
         self.result = records.result
         self.find = records.find
         self.scan = records.scan

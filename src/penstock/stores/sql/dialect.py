@@ -7,7 +7,6 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
-    FEED_START,
     Claim,
     Claimed,
     Completion,
@@ -73,7 +72,7 @@ class Dialect(Protocol):
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed: ...
 
     async def recent(
-        self, after: int, limit: int, beyond: Cursor = FEED_START
+        self, after: int, limit: int, beyond: Cursor | None = None
     ) -> list[HistoryRow]: ...
 
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]: ...

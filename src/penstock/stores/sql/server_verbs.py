@@ -109,6 +109,8 @@ class ServerVerbs:
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         if not items:
             return []
+        if any(item.seen for item in items):
+            return await self.complete_seeing(items)
         try:
             rows = await self.dialect.complete_set(items)
         except StoreBusy:
@@ -119,6 +121,13 @@ class ServerVerbs:
         rows += await self.complete_keyed(items, rows, retries)
         answers = answer_done(items, rows)
         return await self.settle_rest(items, answers, settling.complete_one, retries)
+
+    async def complete_seeing(self, items: Sequence[Completion]) -> list[Answer]:
+        """Completes those that record keys one by one, each with its keys."""
+        plain = [item for item in items if not item.seen]
+        answers = iter(await self.complete(plain))
+        known = [None if item.seen else next(answers) for item in items]
+        return await self.settle_rest(items, known, settling.complete_one, LOCKED.begin())
 
     async def complete_keyed(
         self, batch: Sequence[Completion], rows: list[Any], retries: Retries

@@ -224,6 +224,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def named(self, queue_id: int, name: str) -> int | None:
         return await self.database.look(records.find_by_name, queue_id, name)
 
+    async def seen(self, queue_id: int, key: str) -> int | None:
+        return await self.database.look(records.find_seen, queue_id, key)
+
     async def result(self, id: int) -> bytes | None:
         return await self.database.look(records.get_result, id)
 

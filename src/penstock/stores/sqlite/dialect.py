@@ -9,7 +9,6 @@ from penstock.model.copies import StoreCounters, StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
-    FEED_START,
     Claim,
     Claimed,
     Cursor,
@@ -92,8 +91,12 @@ class SqliteDialect:
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.past, before, after, limit)
 
-    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
-        return await self.database.read(export.recent, max(after, beyond.history), limit)
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor | None = None
+    ) -> list[HistoryRow]:
+        return await self.database.read(
+            export.recent, max(after, beyond.history if beyond else 0), limit
+        )
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         if self.database.files is not None:

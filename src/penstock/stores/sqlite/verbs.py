@@ -28,7 +28,7 @@ from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.keys import finalize
-from penstock.stores.sql.settle import explain, extend_one, keep_result
+from penstock.stores.sql.settle import complete_one, explain, extend_one, keep_result
 from penstock.stores.sqlite import caller_transaction, publish
 from penstock.stores.sqlite.caller_transaction import ADAPTERS
 from penstock.stores.sqlite.database import SqliteDatabase, bind
@@ -177,11 +177,16 @@ async def find_look(tx: SqliteTransaction) -> tuple[bool, Moment | None]:
 
 async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:
     """Completes as sets: writes history, then deletes the leases."""
+    if any(item.seen for item in items):
+        return [
+            await (complete_one(tx, item) if item.seen else complete_alone(tx, item))
+            for item in items
+        ]
     fences = {item.id: item.fence for item in items}
     repeated = len(fences) < len(items)
     if repeated and any(fences[item.id] != item.fence for item in items):
         # The same id under two fences: complete one by one.
-        return [answer for item in items for answer in await complete_all(tx, [item])]
+        return [await complete_alone(tx, item) for item in items]
     locks = encode(fences).decode()
     flagged = tx.execute("flagged", (locks,)).fetchall()
     cursor = tx.execute("complete_history", (tx.now, locks))
@@ -199,6 +204,11 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
     wanted = {(item.id, item.fence): item for item in reversed(items)}
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
     return [await answer_completed(tx, item, done) for item in items]
+
+
+async def complete_alone(tx: SqliteTransaction, item: Completion) -> Answer:
+    (answer,) = await complete_all(tx, [item])
+    return answer
 
 
 async def answer_completed(

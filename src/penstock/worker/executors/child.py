@@ -19,9 +19,10 @@ from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.model.message import Settlement
 from penstock.model.store_types import Completion
-from penstock.worker.context import Context, NullReporter
+from penstock.worker.context import Context
 from penstock.worker.handler import FunctionReference, Handler
 from penstock.worker.job_logging import forward_records
+from penstock.worker.local_context import NullReporter
 from penstock.worker.policy import Retry, format_error, judge
 from penstock.worker.tracebacks import format_thread, format_traceback
 
@@ -92,6 +93,9 @@ class PipeReporter(NullReporter):
     def note(self, context: Context) -> None:
         with self.mutex:
             self.pipe.send((make_lock(context), context.take_note()))
+
+    async def find_seen(self, queue: str, key: str) -> bool:
+        raise InvalidState("context.seen cannot be used in a process; use a coroutine or a thread")
 
     def complete_on(self, connection: object, item: Completion) -> None:
         raise InvalidInput(

@@ -1,13 +1,25 @@
--- keys: result result_until queue
+-- keys: result result_until queue dedup_until
 -- with: lease
--- ARGV: now, count, id and fence of each, then index and result of those that have one.
+-- ARGV: now, count, id and fence of each, then index and result of those that have one, then
+-- 0 and how long keys are kept, and negative index and key of those that record keys.
 -- A full server rejects a script at its first write unless that write frees memory, so begin
 -- with a deletion: completing frees memory.
 call('HDEL', fact, '')
 local many = tonumber(ARGV[2])
 local ids, fences, results, lengths = {}, {}, {}, {}
 for place = 1, many do ids[place], fences[place] = ARGV[2 * place + 1], ARGV[2 * place + 2] end
-for place = 2 * many + 3, #ARGV, 2 do results[tonumber(ARGV[place])] = ARGV[place + 1] end
+local seen, window = {}, 0
+for place = 2 * many + 3, #ARGV, 2 do
+    local at = tonumber(ARGV[place])
+    if at > 0 then
+        results[at] = ARGV[place + 1]
+    elseif at == 0 then
+        window = tonumber(ARGV[place + 1])
+    else
+        seen[-at] = seen[-at] or {}
+        table.insert(seen[-at], ARGV[place + 1])
+    end
+end
 
 local texts = call('HMGET', lease, unpack(ids))
 local answers, done, plain, special = {}, {}, {}, {}
@@ -38,6 +50,16 @@ local function keep_result(place, text)
     call('ZADD', result_until, expires, ids[place])
 end
 
+local function record_seen(place, text)
+    if not seen[place] then return end
+    local expires = whole(now + window)
+    local prefix = format('%08x:', tonumber(lease_of(ids[place], text).queue))
+    for _, key in ipairs(seen[place]) do
+        call('HSET', dedup, prefix .. key, ids[place] .. ' 00 ' .. expires)
+        call('ZADD', dedup_until, expires, prefix .. key)
+    end
+end
+
 if #plain > 0 then
     local position = call('HINCRBY', fact, 'position', #plain) - #plain
     local before = 'complete completed ' .. now_text .. ' - + - - - '
@@ -48,6 +70,7 @@ if #plain > 0 then
         stories[2 * number - 1], stories[2 * number] = id, at
         removed[number] = id
         keep_result(place, texts[place])
+        record_seen(place, texts[place])
     end
     in_parts(stories, 'HSET', story)
     in_parts(removed, 'HDEL', lease)
@@ -59,6 +82,7 @@ for _, place in ipairs(special) do
     t.attempts = t.attempts + 1
     record(t, 'complete', 'completed', {lease = t.text})
     keep_result(place, texts[place])
+    record_seen(place, texts[place])
     drop_lease(t)
     if has(t.flags, FROM_DEAD) then call('HDEL', dead, t.id) end
     over(t, 'completed')
