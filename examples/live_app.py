@@ -78,7 +78,7 @@ async def call_webhook(host: int) -> str:
 
 @app.task(queue="search-index", retry=constant(1.0))
 async def index(product: int) -> int:
-    await asyncio.sleep(random.uniform(0.5, 4.0))
+    await asyncio.sleep(random.uniform(0.2, 1.8))
     return product
 
 
@@ -111,8 +111,10 @@ async def send_shop_traffic(number: int, publish: Publish) -> None:
 
 
 async def furnish() -> None:
-    """Adds a rule, a schema, a paused queue, a workflow and two open decisions."""
+    """Adds a rule, a paused queue, a workflow and two open decisions, unless the file has them."""
     broker = await app.broker()
+    if await broker.rules.list_rules():
+        return
     await broker.inbox.patterns.save(REFUND)
     when = "message.body.total > 9.0"
     await broker.rules.save(
