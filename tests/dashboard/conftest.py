@@ -1,6 +1,7 @@
 """A real browser, and servers with messages of every kind."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -82,6 +83,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         if strict:
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda said: note(said.type, said.text))
+            page.on("response", lambda reply: note_wrong(reply.status, reply.url))
             page.on("dialog", lambda dialog: problems.append(f"dialog {dialog.message}"))
         page.goto(f"http://127.0.0.1:{server.port}{server.prefix}/{path}")
         return page
@@ -89,6 +91,11 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     def note(kind: str, text: str) -> None:
         if kind == "error" and "Failed to load resource" not in text:
             problems.append(text)
+
+    def note_wrong(status: int, url: str) -> None:
+        """A page that is left must not ask for a thing without a name."""
+        if status >= 400 and re.search(r"/(messages|queues|trace)/(/|\?|$)", url):
+            problems.append(f"{status} {url}")
 
     yield open_one
     for context in contexts:

@@ -1,43 +1,50 @@
 """Takes the pictures of the tour: `python -m tests.dashboard.screenshots URL`.
 
-Start `./dev run`, wait five minutes so that every chart has something to show, and give its URL.
+Start `./dev run`, wait for an hour so that every chart has something to show, and give its URL.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.dashboard.conftest import ARGUMENTS
 
 PLACE = Path(__file__).resolve().parents[2] / "docs" / "tour"
 SIZE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SETTLED_MS = 3_000
 
 
-def find_dead(url: str) -> str:
-    with urlopen(f"{url}/v1/messages?filter=state:dead&limit=3&bodies=false") as answer:
+def find_message(url: str, filter: str) -> str:
+    """Returns the oldest of the last messages that match."""
+    query = urlencode({"filter": filter, "limit": 3, "bodies": "false"})
+    with urlopen(f"{url}/v1/messages?{query}") as answer:
         found: str = json.load(answer)["messages"][-1]["id"]
     return found
 
 
-def list_shots(dead: str) -> dict[str, tuple[str, str, dict[str, int]]]:
+def list_shots(url: str) -> dict[str, tuple[str, dict[str, int]]]:
+    """Returns address and size by name. Each is taken in both themes."""
+    dead = find_message(url, "state:dead queue:webhooks")
+    waiting = find_message(url, "queue:refunds state:scheduled")
     return {
-        "overview-light": ("#/overview", "light", SIZE),
-        "overview-dark": ("#/overview", "dark", SIZE),
-        "messages-light": (f"#/messages?filter=state:dead&id={dead}", "light", SIZE),
-        "messages-dark": (f"#/messages?filter=state:dead&id={dead}", "dark", SIZE),
-        "message-light": (f"#/message/{dead}", "light", SIZE),
-        "message-dark": (f"#/message/{dead}", "dark", SIZE),
-        "failures-light": ("#/failures?hours=1", "light", SIZE),
-        "queue-light": ("#/queues/mail", "light", SIZE),
-        "queue-dark": ("#/queues/mail", "dark", SIZE),
-        "inbox-light": ("#/inbox", "light", SIZE),
-        "workflow-dark": ("#/workflows", "dark", SIZE),
-        "overview-phone": ("#/overview", "light", PHONE),
+        "overview": ("#/overview", SIZE),
+        "messages": (f"#/messages?filter=state:dead+queue:webhooks&id={dead}", SIZE),
+        "message": (f"#/message/{waiting}", SIZE),
+        "failures": ("#/failures?hours=1", SIZE),
+        "queue": ("#/queues/webhooks", SIZE),
+        "inbox": ("#/inbox", SIZE),
+        "workflow": ("#/workflows", SIZE),
+        "rules": ("#/rules?rule=large-orders", SIZE),
+        "analytics": ("#/analytics", SIZE),
+        "overview-phone": ("#/overview", PHONE),
+        "message-phone": (f"#/message/{waiting}", PHONE),
     }
 
 
@@ -45,16 +52,21 @@ def main(url: str, chromium: str = "/usr/bin/chromium") -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        for name, (path, theme, size) in list_shots(find_dead(url)).items():
-            page = browser.new_page(
-                viewport={"width": size["width"], "height": size["height"]},
-                color_scheme="dark" if theme == "dark" else "light",
-            )
-            page.goto(f"{url}/{path}")
-            page.wait_for_timeout(SETTLED_MS)
-            page.screenshot(path=PLACE / f"{name}.png")
-            page.close()
+        for name, (path, size) in list_shots(url).items():
+            for theme in THEMES:
+                take(browser, f"{url}/{path}", f"{name}-{theme}", size)
         browser.close()
+
+
+def take(browser: Browser, address: str, name: str, size: dict[str, int]) -> None:
+    page = browser.new_page(
+        viewport={"width": size["width"], "height": size["height"]},
+        color_scheme="dark" if name.endswith("dark") else "light",
+    )
+    page.goto(address)
+    page.wait_for_timeout(SETTLED_MS)
+    page.screenshot(path=PLACE / f"{name}.png")
+    page.close()
 
 
 if __name__ == "__main__":

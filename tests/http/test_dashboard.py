@@ -212,7 +212,7 @@ def test_a_view_is_saved_replaced_and_deleted(server: Served) -> None:
     assert view["saved_by"]
     wrong = server.ask("PUT", "/v1/views/wrong", {"filter": "state:"})
     assert (wrong.status, wrong.json["error"]["code"]) == (422, "INVALID_INPUT")
-    assert server.ask("PUT", "/v1/views/a b", {"filter": "state:dead"}).status in (400, 422)
+    assert server.ask("PUT", "/v1/views/a%20b", {"filter": "state:dead"}).status in (400, 422)
     assert server.ask("DELETE", "/v1/views/dead-mail").status == 204
     assert server.ask("DELETE", "/v1/views/dead-mail").status == 404
 

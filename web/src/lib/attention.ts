@@ -46,7 +46,7 @@ function fromOverview(item: Found): Item {
   const bad = item.severity === "bad";
   const action = ACTIONS[item.kind] ?? ACTIONS.agent_failed!;
   return {
-    key: `${item.kind} ${item.subject}`, rank: bad ? 0 : 2, level: bad ? "problem" : "warning", color: bad ? "c-dead" : "c-retry", icon: bad ? "dead" : "warning",
+    key: `${item.kind} ${item.subject}`, rank: bad ? 0 : 1, level: bad ? "problem" : "warning", color: bad ? "c-dead" : "c-retry", icon: bad ? "dead" : "warning",
     subject: item.subject, text: item.text, detail: item.detail, at: item.at ?? null, action: action.action, right: action.right, run: (refresh) => action.run(item, refresh),
   };
 }
@@ -58,7 +58,7 @@ function fromAnomaly(item: Schemas["AnomalyView"]): Item {
     : item.kind === "stuck_consumer" ? ["Open workers", href("workers")]
     : item.message_id ? ["Explain", href(["message", item.message_id])] : ["Open anomalies", href("anomalies")];
   return {
-    key: item.id, rank: bad ? 1 : 3, level: item.severity, color: bad ? "c-dead" : "c-retry", icon: bad ? "dead" : "warning",
+    key: item.id, rank: bad ? 3 : 4, level: item.severity, color: bad ? "c-dead" : "c-retry", icon: bad ? "dead" : "warning",
     subject: item.queue, text: item.text, detail: "", at: item.last_at, action, run: () => go(to),
   };
 }
@@ -69,13 +69,13 @@ function fromInbox(steps: Schemas["HumanStepView"][], now: number): Item[] {
   const soon = ends.filter((each) => Date.parse(each) - now < HOUR_MS).length;
   const text = soon ? `${plural(soon, "decision")} ${soon === 1 ? "is" : "are"} due within the hour` : `${plural(steps.length, "decision")} ${steps.length === 1 ? "waits" : "wait"} for people`;
   const title = steps.length === 1 ? steps[0]!.title : "";
-  return [{ key: "inbox", rank: soon ? 2 : 4, level: "people", color: "c-human", icon: "human", subject: "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
+  return [{ key: "inbox", rank: 2, level: "people", color: "c-human", icon: "human", subject: "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
 }
 
 export function listAttention(overview: Overview, anomalies: Schemas["AnomalyView"][], steps: Schemas["HumanStepView"][], now: number): Item[] {
   const known = new Set(overview.attention.map((each) => `${each.kind} ${each.subject}`));
   // What a line above already says.
-  const SAME: Record<string, string> = { dlq_movement: "dead_letters", no_consumer: "no_worker" };
+  const SAME: Record<string, string> = { dlq_movement: "dead_letters", poison_message: "dead_letters", near_dlq: "dead_letters", no_consumer: "no_worker" };
   const fresh = new Map<string, Schemas["AnomalyView"]>();
   for (const each of anomalies) {
     // One line for each kind and queue: the case with the most messages.

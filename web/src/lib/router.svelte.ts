@@ -59,3 +59,10 @@ export const messagesHref = (filter: string): string => href("messages", { filte
 export function quoteTerm(value: string): string {
   return /^[\w.-]+$/.test(value) ? value : `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
+
+/** Returns what follows the page's name in the address. It stays as it was while another page is loaded. */
+export function usePath(page: string): () => string[] {
+  let last: string[] = [];
+  const current = $derived(router.route.path[0] === page && router.route.path.length > 1 ? (last = router.route.path.slice(1)) : last);
+  return () => current;
+}
