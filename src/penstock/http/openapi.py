@@ -213,7 +213,7 @@ class Schemas:
 
     def refine(self, requested: set[str]) -> None:
         """Says which fields responses always have. Generators take a field with a default for one
-        that is always there, so defaults are told in descriptions."""
+        that is always there, so defaults are stated in descriptions."""
         structs = {kind.__name__: kind for kind in walk(Struct)}
         for name, component in self.components.items():
             if "enum" in component:
