@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.client import Client
+from penstock.http.auth.identity import TrustedIssuers, make_identity
+from penstock.http.auth.principal import Principal
+from penstock.http.handlers.bulk_actions import make_actor
+from penstock.rules.access import Access
 from tests.http.served import WAIT_LIMIT_S, Served, Stream
 from tests.http.test_bulk import dead
 
@@ -144,3 +148,12 @@ def test_listeners_hear_of_a_bulk_action(server: Served) -> None:
         assert (ended["state"], ended["type"], ended["count"]) == ("done", "cancel", 3)
     finally:
         stream.close()
+
+
+def test_an_action_of_a_token_may_run_until_the_token_expires() -> None:
+    identity = make_identity({"sub": "ada", "exp": 7}, TrustedIssuers(), 0.0, kind="jwt")
+    caller = Principal(
+        identity.subject, identity.tenant, Access([]), token_until=identity.token_until
+    )
+    actor = make_actor(caller)
+    assert (actor.subject, actor.key, actor.until) == ("jwt:ada", None, 7_000_000)
