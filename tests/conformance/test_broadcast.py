@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.agents.broadcast_follower import BroadcastFollower
+from penstock.broker.broadcast import fan_out
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NoSubscriber
+from penstock.model.broadcast import BROADCAST_CATCH_UP
 from penstock.model.message import Dedup, Draft, Nack, State
 from penstock.rules.rule_checks import parse_rule
 from tests.conformance.stage import Stage
@@ -157,6 +160,32 @@ async def test_a_subscription_from_the_earliest_gets_what_was_published_before(
     taken = await stage.claim("events/late", limit=9)
     assert sorted(each.meta.parent_id or 0 for each in taken) == [ids[0], ids[2], ids[3]]
     assert not (await stage.broker.broadcasts.get("events", "late")).catching_up
+
+
+async def test_catching_up_waits_for_a_transaction_that_commits_much_later(
+    stage: Stage,
+) -> None:
+    """It was made from the subscriptions of its time, and no copy for the new one."""
+    await broadcast(stage, "a")
+    queue = await stage.admin.queue("events")
+    stage.broker.directory.forget()
+    await stage.broker.directory.refresh()
+    late = fan_out(Draft(queue="events"), queue, stage.broker.directory.policy.broadcasts)
+    assert late.unit is not None
+    await stage.broker.broadcasts.subscribe("events", "new", start="earliest")
+    agent = follower(stage)
+    for _ in range(2):
+        await follow(agent)
+        await stage.travel(1_200)
+    unguarded = replace(late, unit=replace(late.unit, expects=()))
+    (published,) = await stage.store.enqueue([unguarded])
+    await follow(agent)
+    taken = [each.meta.parent_id for each in await stage.claim("events/new", limit=9)]
+    assert taken == [published.id]
+    assert await stage.store.documents(BROADCAST_CATCH_UP) == []
+    await stage.publish(queue="events")
+    await follow(agent)
+    assert len(await stage.claim("events/new", limit=9)) == 1
 
 
 async def test_a_subscription_can_start_at_a_moment(stage: Stage) -> None:

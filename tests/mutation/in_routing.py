@@ -41,6 +41,9 @@ ROUTING = (
              "local answers, done, plain, special = {}, {}, {}, {}",
              "local answers, done, plain, special = {}, {}, {}, {}; seen = {}",
              conformance("seen")),
+    Mutation("catching_up_stops_early", "agents/broadcast_follower.py", "make_change",
+             "if any(message.created_at > last for message in page.messages):", "if True:",
+             conformance("broadcast")),
     Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
              "if any(copy.after for copy in copies):", "if False:", conformance("rules")),
 )  # fmt: skip

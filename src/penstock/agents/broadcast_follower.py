@@ -10,17 +10,18 @@ from penstock.broker.broadcasts import Broadcasts, make_child_key
 from penstock.broker.messages import Admin
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound
-from penstock.model.broadcast import BROADCAST_CATCH_UP, BROADCAST_CLAIM
+from penstock.model.broadcast import BROADCAST_CATCH_UP, BROADCAST_CLAIM, BroadcastSubscription
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.fields import copy_message_fields
 from penstock.model.message import Draft, FeedMessage
 from penstock.model.queue import Queue
-from penstock.model.store_types import Cursor, Entry
+from penstock.model.store_types import Cursor, Entry, Feed
 from penstock.store import Store
 
 PAGE_SIZE = 200
-# A transaction that began before the subscription may commit this much later.
+# A publish that began before the subscription is in the feed this much later, unless an open
+# transaction holds the feed back: then nothing younger is in it either.
 GRACE_MICROS = 600 * 1_000_000
 decode_cursor = msgspec.json.Decoder(Cursor).decode
 encode = msgspec.json.Encoder().encode
@@ -80,11 +81,12 @@ class BroadcastFollower:
         name = make_child_key(parent, receiver.subscription.name)
         stored = await self.store.document(BROADCAST_CATCH_UP, name)
         if stored is None:
+            await self._mark_live(parent, receiver)
             return False
         cursor = decode_cursor(stored.body)
         page = await self.store.feed(cursor, PAGE_SIZE)
         if page.cursor == cursor:
-            await self._finish(parent, receiver, stored)
+            await self._mark_live(parent, receiver)
             return False
         copies = [
             self._copy(message, parent, receiver)
@@ -92,8 +94,8 @@ class BroadcastFollower:
             if self._is_missing(message, parent, receiver)
         ]
         entries = tuple(entry for entry in copies if entry is not None)
-        guard = replace(stored, body=encode(page.cursor))
-        return await self.store.advance(Change(guards=(guard,), entries=entries)) is not None
+        change = make_change(stored, page, entries, receiver.subscription)
+        return await self.store.advance(change) is not None
 
     def _is_missing(self, message: FeedMessage, parent: Queue, receiver: Receiver) -> bool:
         """True for messages that were published before the subscription was known."""
@@ -119,10 +121,22 @@ class BroadcastFollower:
             return None
         return make_child(draft, receiver.queue, message.id)
 
-    async def _finish(self, parent: Queue, receiver: Receiver, stored: Document) -> None:
-        """Marks the subscription as live, and stops when no older message can commit any more."""
-        subscription = receiver.subscription
-        if subscription.catching_up:
-            await self._manage(parent).mark_live(parent, subscription.name)
-        elif await self.store.now() - subscription.created_at > GRACE_MICROS:
-            await self.store.delete_documents(BROADCAST_CATCH_UP, [stored.name])
+    async def _mark_live(self, parent: Queue, receiver: Receiver) -> None:
+        if receiver.subscription.catching_up:
+            await self._manage(parent).mark_live(parent, receiver.subscription.name)
+
+
+def make_change(
+    stored: Document, page: Feed, entries: tuple[Entry, ...], subscription: BroadcastSubscription
+) -> Change:
+    """Moves on in the feed, or ends once no message without its copy can be in it any more.
+
+    The feed is final, so its rows tell the time up to which it is known; the clock does not.
+    """
+    last = subscription.created_at + GRACE_MICROS
+    if any(message.created_at > last for message in page.messages):
+        expects = ((stored.kind, stored.name, stored.version or 0),)
+        deletes = ((stored.kind, stored.name),)
+        return Change(expects=expects, deletes=deletes, entries=entries)
+    guard = replace(stored, body=encode(page.cursor))
+    return Change(guards=(guard,), entries=entries)
