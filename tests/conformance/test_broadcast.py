@@ -79,6 +79,32 @@ async def test_a_full_subscription_does_not_refuse_the_publish(stage: Stage) -> 
     assert await stage.places("events/free") == {"ready": 2}
 
 
+async def test_a_large_limit_is_looked_at_once_a_minute(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("penstock.agents.broadcast_follower", "penstock.broker.broadcast"):
+        monkeypatch.setattr(f"{module}.MAX_COUNTED_DEPTH", 1)
+    await broadcast(stage, "free")
+    child = await stage.admin.queue("events/free")
+    assert child.settings.max_depth == 100_000
+    await stage.broker.broadcasts.subscribe("events", "slow", max_depth=2)
+    agent, marks = follower(stage), []
+    for _ in range(2):
+        await stage.broker.publish_many([Draft(queue="events")] * 3)
+        await stage.travel(61)
+        await follow(agent)
+        marks.append((await stage.broker.broadcasts.get("events", "slow")).full)
+    assert await stage.places("events/slow") == {"ready": 3, "dead": 3}
+    assert await stage.places("events/free") == {"ready": 6}
+    await stage.drain("events/slow")
+    await stage.travel(61)
+    await follow(agent)
+    marks.append((await stage.broker.broadcasts.get("events", "slow")).full)
+    assert marks == [True, True, False]
+    await stage.publish(queue="events")
+    assert (await stage.places("events/slow"))["ready"] == 1
+
+
 async def test_without_a_subscription_a_publish_is_kept_or_refused(stage: Stage) -> None:
     await broadcast(stage)
     id = await stage.publish(queue="events")

@@ -44,6 +44,9 @@ ROUTING = (
     Mutation("catching_up_stops_early", "agents/broadcast_follower.py", "make_change",
              "if any(message.created_at > last for message in page.messages):", "if True:",
              conformance("broadcast")),
+    Mutation("large_limits_do_not_fill", "broker/broadcast.py", "find_limit",
+             "return 0 if receiver.subscription.full else None", "return None",
+             conformance("broadcast")),
     Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
              "if any(copy.after for copy in copies):", "if False:", conformance("rules")),
 )  # fmt: skip

@@ -10,7 +10,12 @@ from penstock.broker.broadcasts import Broadcasts, make_child_key
 from penstock.broker.messages import Admin
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound
-from penstock.model.broadcast import BROADCAST_CATCH_UP, BROADCAST_CLAIM, BroadcastSubscription
+from penstock.model.broadcast import (
+    BROADCAST_CATCH_UP,
+    BROADCAST_CLAIM,
+    MAX_COUNTED_DEPTH,
+    BroadcastSubscription,
+)
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.fields import copy_message_fields
@@ -20,6 +25,7 @@ from penstock.model.store_types import Cursor, Entry, Feed
 from penstock.store import Store
 
 PAGE_SIZE = 200
+WATCH, WATCH_EVERY_S = "broadcast_depths", 60.0
 # A publish that began before the subscription is in the feed this much later, unless an open
 # transaction holds the feed back: then nothing younger is in it either.
 GRACE_MICROS = 600 * 1_000_000
@@ -40,11 +46,12 @@ class BroadcastFollower:
     async def tick(self) -> float:
         await self.directory.refresh()
         more = False
+        await self._watch_depths()
         for parent, receiver in self._list_receivers():
             subscription = receiver.subscription
             if subscription.ttl is not None and await self._is_abandoned(parent, receiver):
                 await self._delete(parent, receiver)
-            elif subscription.start is not None:
+            elif subscription.start is not None and not subscription.full:
                 more |= await self._catch_up(parent, receiver)
         return 0.0 if more else self.every
 
@@ -56,6 +63,27 @@ class BroadcastFollower:
             if key in by_name
             for receiver in fanout.receivers
         ]
+
+    async def _watch_depths(self) -> None:
+        """Marks subscriptions whose large limit is reached, and those that have room again."""
+        large = [
+            (parent, receiver)
+            for parent, receiver in self._list_receivers()
+            if (receiver.queue.settings.max_depth or 0) > MAX_COUNTED_DEPTH
+        ]
+        if not large or not await self.store.claim_tick(WATCH, WATCH_EVERY_S, self.by):
+            return
+        depths = await self.store.depths(0)
+        for parent, receiver in large:
+            id, limit = receiver.queue.id, receiver.queue.settings.max_depth or 0
+            depth = depths.get((id, "ready"), 0) + depths.get((id, "scheduled"), 0)
+            name, was_full = receiver.subscription.name, receiver.subscription.full
+            # Room for a tenth, so that the mark does not flicker.
+            full = depth >= limit * (0.9 if was_full else 1.0)
+            if full != was_full:
+                await self._manage(parent).mark_full(parent, name, full)
+                log.warning("subscription_full" if full else "subscription_has_room",
+                            queue=parent.name, subscription=name, depth=depth)  # fmt: skip
 
     async def _is_abandoned(self, parent: Queue, receiver: Receiver) -> bool:
         name = make_child_key(parent, receiver.subscription.name)
@@ -119,7 +147,7 @@ class BroadcastFollower:
         )
         if not receiver.wants(make_draft_candidate(draft, parent)):
             return None
-        return make_child(draft, receiver.queue, message.id)
+        return make_child(draft, receiver, message.id)
 
     async def _mark_live(self, parent: Queue, receiver: Receiver) -> None:
         if receiver.subscription.catching_up:

@@ -10,6 +10,7 @@ from penstock.broker.documents import list_documents
 from penstock.errors import BodyTooLarge, NoSubscriber
 from penstock.model.broadcast import (
     BROADCAST,
+    MAX_COUNTED_DEPTH,
     MAX_FANOUT_BYTES,
     BroadcastSet,
     BroadcastSubscription,
@@ -113,7 +114,7 @@ def fan_out(draft: Draft, queue: Queue, policy: BroadcastPolicy) -> Entry:
             f"{len(wanting)} copies of {len(draft.body)} bytes exceed {MAX_FANOUT_BYTES} bytes"
         )
     unit = Unit(
-        copies=make_children(draft, [each.queue for each in wanting]),
+        copies=make_children(draft, wanting),
         state=State.COMPLETED,
         reason=REASON,
         expects=((BROADCAST, make_set_name(queue), fanout.version),),
@@ -121,21 +122,22 @@ def fan_out(draft: Draft, queue: Queue, policy: BroadcastPolicy) -> Entry:
     return replace(entry, unit=unit)
 
 
-def make_children(draft: Draft, queues: Sequence[Queue]) -> tuple[Entry, ...]:
+def make_children(draft: Draft, receivers: Sequence[Receiver]) -> tuple[Entry, ...]:
     """Makes the copies of all subscriptions. Queues with equal settings have equal copies."""
     made: list[Entry] = []
-    settings: QueueSettings | None = None
-    for queue in queues:
-        if queue.settings == settings:
-            made.append(replace(made[-1], queue_id=queue.id))
+    last: tuple[QueueSettings, bool] | None = None
+    for each in receivers:
+        if (each.queue.settings, each.subscription.full) == last:
+            made.append(replace(made[-1], queue_id=each.queue.id))
         else:
-            settings = queue.settings
-            made.append(make_child(draft, queue))
+            last = (each.queue.settings, each.subscription.full)
+            made.append(make_child(draft, each))
     return tuple(made)
 
 
-def make_child(draft: Draft, queue: Queue, parent_id: int = PARENT) -> Entry:
+def make_child(draft: Draft, receiver: Receiver, parent_id: int = PARENT) -> Entry:
     """Makes the copy of a subscription. A full subscription keeps it as a dead letter."""
+    queue = receiver.queue
     child = replace(
         draft,
         queue=queue.name,
@@ -146,7 +148,15 @@ def make_child(draft: Draft, queue: Queue, parent_id: int = PARENT) -> Entry:
         fan=None,
         parent_id=parent_id,
     )
-    return replace(make_entry(child, queue), overflow="dead")
+    return replace(make_entry(child, queue), overflow="dead", max_depth=find_limit(receiver))
+
+
+def find_limit(receiver: Receiver) -> int | None:
+    """Returns up to which depth the store counts before it writes a copy. Of 0, all are full."""
+    depth = receiver.queue.settings.max_depth
+    if depth is None or depth <= MAX_COUNTED_DEPTH:
+        return depth
+    return 0 if receiver.subscription.full else None
 
 
 def make_draft_candidate(draft: Draft, queue: Queue) -> Candidate:

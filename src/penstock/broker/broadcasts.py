@@ -12,6 +12,7 @@ from penstock.model.broadcast import (
     BROADCAST,
     BROADCAST_CATCH_UP,
     BROADCAST_CLAIM,
+    DEFAULT_MAX_DEPTH,
     MAX_SUBSCRIPTIONS,
     BroadcastSet,
     BroadcastSubscription,
@@ -100,10 +101,16 @@ class Broadcasts:
 
     async def mark_live(self, parent: Queue, name: str) -> None:
         """Records that a subscription has caught up. Another process may have done so."""
+        await self._mark(parent, name, catching_up=False)
+
+    async def mark_full(self, parent: Queue, name: str, full: bool) -> None:
+        """Records whether the limit of a subscription is reached."""
+        await self._mark(parent, name, full=full)
+
+    async def _mark(self, parent: Queue, name: str, **marks: bool) -> None:
         version, found = await self._read(parent)
         marked = tuple(
-            replace(each, catching_up=False) if each.name == name else each
-            for each in found.subscriptions
+            replace(each, **marks) if each.name == name else each for each in found.subscriptions
         )
         if marked != found.subscriptions:
             await self._write(parent, version, marked)
@@ -228,7 +235,11 @@ def make_subscription(
 
 def make_child_settings(parent: QueueSettings, settings: dict[str, Any]) -> QueueSettings:
     base = replace(
-        parent, kind="competing", require_subscriber=False, overflow="dead", max_depth=None
+        parent,
+        kind="competing",
+        require_subscriber=False,
+        overflow="dead",
+        max_depth=DEFAULT_MAX_DEPTH,
     )
     return change(base, settings)
 

@@ -14,6 +14,11 @@ BROADCAST, BROADCAST_CLAIM, BROADCAST_CATCH_UP = (
 MAX_SUBSCRIPTIONS = 100
 MAX_FANOUT_BYTES = 64 * 1_048_576
 SEPARATOR = "/"
+# Messages that may wait in a subscription that says nothing else.
+DEFAULT_MAX_DEPTH = 100_000
+# Publishes count what waits up to this depth; whether a larger limit is reached is looked up once
+# a minute, so that a publish stays cheap.
+MAX_COUNTED_DEPTH = 10_000
 
 
 class BroadcastSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +36,8 @@ class BroadcastSubscription(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     created_at: Moment = 0
     # Older messages are still being copied, so newer ones may come before older ones.
     catching_up: bool = False
+    # Its limit is larger than publishes count, and was reached when an agent last looked.
+    full: bool = False
 
 
 class BroadcastSet(Struct, frozen=True):

@@ -47,7 +47,7 @@ class NewBroadcastSubscription(Struct, frozen=True, kw_only=True, forbid_unknown
 
 class BroadcastSubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A durable subscription. Claim its messages from `queue`. While `catching_up`, newer messages
-    may come before older ones."""
+    may come before older ones; while `full`, copies become dead letters."""
 
     name: str
     queue: str
@@ -57,6 +57,7 @@ class BroadcastSubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults
     ttl: float | None = None
     start: Time | None = None
     catching_up: bool = False
+    full: bool = False
 
 
 class BroadcastSubscriptions(Struct, frozen=True):
@@ -81,6 +82,7 @@ def make_broadcast_view(
         ttl=subscription.ttl,
         start=to_optional_datetime(subscription.start),
         catching_up=subscription.catching_up,
+        full=subscription.full,
     )
 
 
@@ -93,4 +95,5 @@ def make_broadcast_subscription(view: BroadcastSubscriptionView) -> BroadcastSub
         version=view.version,
         created_at=to_moment(view.created_at),
         catching_up=view.catching_up,
+        full=view.full,
     )

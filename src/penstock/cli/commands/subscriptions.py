@@ -112,7 +112,7 @@ def list_(session: CommandContext, queue: str) -> None:
 
 
 def make_row(queue: str, each: BroadcastSubscription) -> Sequence[Any]:
-    state = "catching up" if each.catching_up else "live"
+    state = "full" if each.full else "catching up" if each.catching_up else "live"
     return (each.name, make_child_name(queue, each.name), each.filter,
             "" if each.ttl is None else f"{each.ttl:g} s", format_clock(each.created_at),
             state)  # fmt: skip
@@ -125,6 +125,7 @@ def describe_subscription(queue: str, each: BroadcastSubscription) -> dict[str, 
         "filter": each.filter,
         "created_at": format_time(each.created_at),
         "catching_up": each.catching_up,
+        "full": each.full,
     }
 
 
