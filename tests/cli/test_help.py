@@ -39,7 +39,7 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "pattern delete", "workflow list", "workflow show", "workflow cancel", "workflow redrive",
         "workflow wait", "rule add", "rule coverage", "rule delete", "rule disable", "rule enable",
         "rule backtest", "rule list", "rule show", "rule test", "signal", "steps",
-        "subscription add", "subscription delete", "subscription list", "top",
+        "subscription add", "subscription delete", "subscription list", "subscription seen", "top",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 
