@@ -260,6 +260,7 @@ class SyncClient:
     publish = make_sync(Client.publish)
     publish_many = make_sync(Client.publish_many)
     claim = make_sync(Client.claim)
+    seen = make_sync(Client.seen)
     complete = make_sync(Client.complete)
     complete_many = make_sync(Client.complete_many)
     settle = make_sync(Client.settle)
