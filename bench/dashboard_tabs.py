@@ -1,11 +1,13 @@
 """Clients that ask a server for what open pages of the dashboard ask for."""
 
 import json
+import subprocess
+import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from time import monotonic
-from types import TracebackType
 
 # As in web/src: the overview after a change, at most twice per second, and the rest by time.
 MIN_INTERVAL_S = 0.5
@@ -64,24 +66,19 @@ class Tab(threading.Thread):
         connection.close()
 
 
-class Tabs:
-    """So many tabs, open inside a with block."""
+@contextmanager
+def open_tabs(port: int, count: int) -> Iterator[None]:
+    """Opens so many tabs in another process: they must not share an interpreter with the work."""
+    command = [sys.executable, "-m", "bench.dashboard_tabs", str(port), str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
 
-    def __init__(self, port: int, count: int) -> None:
-        self.stopped = threading.Event()
-        self.all = [Tab(port, self.stopped) for _ in range(count)]
 
-    def __enter__(self) -> "Tabs":
-        for tab in self.all:
-            tab.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stopped.set()
-        for tab in self.all:
-            tab.join()
+if __name__ == "__main__":
+    stopped = threading.Event()
+    for _ in range(int(sys.argv[2])):
+        Tab(int(sys.argv[1]), stopped).start()
+    stopped.wait()
