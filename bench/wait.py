@@ -1,76 +1,59 @@
-"""Measures waits: plain drain, the overhead of steps, many steps, many sleepers, fan-in.
+"""Measures waits on SQLite and PostgreSQL, each against the same work without them.
 
-Command line: python -m bench.wait [URL] [--count N]. Without a URL it uses a SQLite file.
+Command line: python -m bench.wait [sqlite|postgres ...] [--count N] [--sleepers N].
 """
 
 import argparse
 import asyncio
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 from penstock import Context, Penstock, stores
+from penstock.agents.scheduler import Scheduler
 from penstock.broker.local import Broker
 from penstock.model.message import After, Draft, Flag
 from penstock.model.store_types import Completion, Entry
-from penstock.model.waiting import Hold, Wait
+from penstock.model.waiting import Hold, StepRecord, StepSave, Wait
+from tests.servers import postgres
 
 BATCH = 500
+SAMPLES = 100
+WAVES = 20
+IDLE_TICKS = 50
+
+
+def judge(name: str, value: float, limit: float, unit: str = "", *, least: bool = False) -> None:
+    met = value >= limit if least else value <= limit
+    wanted = f"{'at least' if least else 'at most'} {limit:g}{unit}"
+    print(f"  {name:<44}{value:10.2f}{unit}  {wanted:<20}{'met' if met else 'MISSED'}")
+
+
+async def complete_all(broker: Broker, each_time: Callable[[], object] | None = None) -> int:
+    done = 0
+    while taken := (await broker.claim("default", limit=BATCH, consumer="bench")).messages:
+        await broker.complete_many([Completion(each.id, each.fence) for each in taken])
+        done += len(taken)
+        if each_time is not None:
+            await broker.store.look()
+    return done
 
 
 async def drain(broker: Broker, count: int) -> float:
-    """Publishes and completes plain messages; returns how many a second."""
+    """Publishes plain messages in one step and completes them; returns the seconds."""
+    queue = await broker.get_queue("default")
     began = perf_counter()
-    for _ in range(count // BATCH):
-        await broker.publish_many([Draft(body=b"1")] * BATCH)
-    while taken := (await broker.claim("default", limit=BATCH, consumer="bench")).messages:
-        await broker.complete_many([Completion(each.id, each.fence) for each in taken])
-    return count / (perf_counter() - began)
-
-
-async def run_steps(url: str, steps: int) -> float:
-    """Runs one task with many steps; returns seconds for each step."""
-    app = Penstock(url)
-
-    async def nothing() -> None: ...
-
-    @app.task(queue="steps")
-    async def many(context: Context) -> float:
-        began = perf_counter()
-        for _ in range(steps):
-            await context.step("nothing", nothing)
-        return (perf_counter() - began) / steps
-
-    async with await app.worker():
-        job = await many.aenqueue()
-        return await job.aresult()
-
-
-async def resume_sleepers(broker: Broker, count: int) -> float:
-    """Lets messages sleep until now; returns how many are resumed a second."""
-    for _ in range(count // BATCH):
-        await broker.publish_many([Draft(body=b"1")] * BATCH)
-    while taken := (await broker.claim("default", limit=BATCH, consumer="bench")).messages:
-        for each in taken:
-            hold = Hold(kind="moment", delay=0.0)
-            await broker.store.wait(
-                Wait(
-                    id=each.id, fence=each.fence, seen_flags=each.flags, attempts=0, deliveries=0,
-                    reason="sleep", holds=(hold,),
-                )
-            )  # fmt: skip
-    began = perf_counter()
-    resumed = 0
-    while resumed < count:
-        resumed += (await broker.store.look()).resumed
-    seconds = perf_counter() - began
-    while taken := (await broker.claim("default", limit=BATCH, consumer="bench")).messages:
-        await broker.complete_many([Completion(each.id, each.fence) for each in taken])
-    return count / seconds
+    await broker.store.enqueue([Entry(queue.id, "message", b"1")] * count, atomic=True)
+    await complete_all(broker)
+    return perf_counter() - began
 
 
 async def fan_in(broker: Broker, count: int) -> float:
-    """Completes messages that one waits for; returns how many a second, with its resume."""
+    """Does the same with one more message that waits for all; returns the seconds."""
     queue = await broker.get_queue("default")
     plain = Entry(queue.id, "message", b"1")
     after = After(entries=tuple(range(count)))
@@ -79,30 +62,165 @@ async def fan_in(broker: Broker, count: int) -> float:
     await broker.store.enqueue([*[plain] * count, last], atomic=True)
     done = 0
     while done <= count:
-        taken = (await broker.claim("default", limit=BATCH, consumer="bench")).messages
-        await broker.complete_many([Completion(each.id, each.fence) for each in taken])
-        done += len(taken)
+        done += await complete_all(broker, print)
         await broker.store.look()
-    return count / (perf_counter() - began)
+    return perf_counter() - began
 
 
-async def measure(url: str, count: int) -> None:
+async def measure_round_trip(broker: Broker) -> float:
+    """Returns the seconds of one durable write: a step saved by the store."""
+    await broker.publish(Draft(body=b"1"))
+    (held,) = (await broker.claim("default", consumer="bench")).messages
+    times = []
+    for number in range(SAMPLES):
+        step = StepRecord(name="x", key=str(number), position=number, body=b"1")
+        began = perf_counter()
+        await broker.store.save_steps([StepSave(id=held.id, fence=held.fence, step=step)])
+        times.append(perf_counter() - began)
+    await broker.complete(held)
+    return median(times)
+
+
+async def run_steps(url: str, steps: int) -> tuple[float, float]:
+    """Runs one task with many steps; returns seconds for each, and the peak of its memory.
+
+    Tracing slows the steps down, so the memory is that of a second run.
+    """
+    app = Penstock(url)
+
+    async def nothing() -> None: ...
+
+    @app.task(queue="steps", timeout=3_600)
+    async def many(context: Context) -> float:
+        began = perf_counter()
+        for _ in range(steps):
+            await context.step("nothing", nothing)
+        return (perf_counter() - began) / steps
+
+    async with await app.worker():
+        seconds = await (await many.aenqueue()).aresult()
+        tracemalloc.start()
+        await (await many.aenqueue()).aresult()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await app.aclose()
+    return seconds, peak
+
+
+async def put_to_sleep(broker: Broker, count: int, delay: float) -> None:
+    queue = await broker.get_queue("default")
+    hold = Hold(kind="moment", delay=delay)
+    for first in range(0, count, BATCH):
+        size = min(BATCH, count - first)
+        await broker.store.enqueue([Entry(queue.id, "message", b"1")] * size)
+        for each in (await broker.claim("default", limit=size, consumer="bench")).messages:
+            await broker.store.wait(
+                Wait(
+                    id=each.id, fence=each.fence, seen_flags=each.flags, attempts=0, deliveries=0,
+                    reason="sleep", holds=(hold,),
+                )
+            )  # fmt: skip
+    while (await broker.store.look()).seen:
+        pass
+
+
+async def measure_idle(broker: Broker) -> float:
+    """Returns the CPU seconds of a tick of the scheduler that has nothing to do."""
+    agent = Scheduler(broker.store, broker.directory, "bench")
+    await agent.tick()
+    began = process_time()
+    for _ in range(IDLE_TICKS):
+        await agent.tick()
+    return (process_time() - began) / IDLE_TICKS
+
+
+async def measure_lateness(broker: Broker) -> float:
+    """Wakes waves of sleepers among many; returns how late they are at the 99th percentile."""
+    agent, late = Scheduler(broker.store, broker.directory, "bench"), []
+    for _ in range(WAVES):
+        await put_to_sleep(broker, 10, 0.05)
+        began = perf_counter()
+        found = 0
+        while found < 10:
+            await asyncio.sleep(min(await agent.tick(), 1.0))
+            found += await complete_all(broker)
+        late.append(perf_counter() - began)
+    return quantiles(late, n=100)[98]
+
+
+async def measure_signals(url: str) -> tuple[float, float]:
+    """Returns the medians of publish-to-run and signal-to-resume."""
+    app = Penstock(url)
+    ran = asyncio.Event()
+
+    @app.task(queue="quick")
+    async def quick(context: Context) -> None:
+        ran.set()
+
+    @app.task(queue="waits")
+    async def waits(context: Context) -> None:
+        await context.signal("go")
+        ran.set()
+
+    plain, resumed = [], []
+    async with await app.worker(), app.agents(await app.broker()):
+        for _ in range(SAMPLES):
+            ran.clear()
+            began = perf_counter()
+            await quick.aenqueue()
+            await ran.wait()
+            plain.append(perf_counter() - began)
+            ran.clear()
+            job = await waits.aenqueue()
+            while (await job.astatus()).value != "scheduled":  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+            began = perf_counter()
+            await app.asignal(job.id, "go", 1)
+            await ran.wait()
+            resumed.append(perf_counter() - began)
+    await app.aclose()
+    return median(plain), median(resumed)
+
+
+async def measure(name: str, url: str, count: int, sleepers: int) -> None:
+    print(f"{name}, {count:,} messages, {sleepers:,} sleepers")
     async with Broker(await stores.open(url)) as broker:
-        print(f"plain drain        {await drain(broker, count):10.0f} messages/s")
-        print(f"fan-in             {await fan_in(broker, count):10.0f} messages/s")
-        print(f"resume sleepers    {await resume_sleepers(broker, count):10.0f} messages/s")
-    for steps in (1_000, count):
-        print(f"{steps:6} steps       {1e6 * await run_steps(url, steps):10.0f} us each")
+        plain = [await drain(broker, count) for _ in range(2)]
+        joined = [await fan_in(broker, count) for _ in range(2)]
+        again = await drain(broker, count)
+        judge("plain drain after waits / before", again / min(plain), 1.2)
+        judge("fan-in / the same without edges", min(plain) / min(joined), 0.5, least=True)
+        trip = await measure_round_trip(broker)
+        idle = await measure_idle(broker)
+        await put_to_sleep(broker, sleepers, 3_600.0)
+        judge("idle tick with sleepers / without", await measure_idle(broker) / idle, 1.5)
+        judge("lateness of due sleepers, p99", await measure_lateness(broker), 1.0, " s")
+    few, many = await run_steps(url, count // 10), await run_steps(url, count)
+    judge("step / round trip", few[0] / trip, 1.5)
+    judge(f"time of a step, {count:,} / {count // 10:,} steps", many[0] / few[0], 1.5)
+    judge(f"memory, {count:,} / {count // 10:,} steps", many[1] / few[1], 12.0)
+    run, resumed = await measure_signals(url)
+    judge("signal to resumed / publish to run, p50", resumed / run, 2.0)
+
+
+@contextmanager
+def open_url(name: str, folder: str) -> Iterator[str]:
+    if name == "sqlite":
+        yield f"sqlite:///{Path(folder) / 'bench.db'}"
+        return
+    with postgres.Postgres({}) as server, server.database() as url:
+        yield url
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", nargs="?")
+    parser.add_argument("stores", nargs="*", default=["sqlite", "postgres"])
     parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--sleepers", type=int, default=100_000)
     given = parser.parse_args()
-    with TemporaryDirectory() as folder:
-        url = given.url or f"sqlite:///{Path(folder) / 'bench.db'}"
-        asyncio.run(measure(url, given.count))
+    for name in given.stores:
+        with TemporaryDirectory(prefix="penstock-bench-") as folder, open_url(name, folder) as url:
+            asyncio.run(measure(name, url, given.count, given.sleepers))
 
 
 if __name__ == "__main__":
