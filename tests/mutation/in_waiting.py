@@ -5,6 +5,9 @@ from tests.mutation.mutation import Mutation, conformance
 HOLDS = conformance("waiting")
 RULES = "tests/unit/test_waiting.py"
 RUNS = "tests/agents/test_steps.py"
+FAN_IN = conformance("fan_in")
+COMMITTED = "tests/worker/test_transaction_steps.py"
+WEEKS = "tests/agents/test_weeks.py"
 
 
 def code(name: str, file: str, place: str, old: str, new: str, where: str = HOLDS) -> Mutation:
@@ -42,4 +45,13 @@ WAITING = (
          RUNS),
     code("step_of_another_kind", "worker/steps.py", "find",
          "if record is not None and record.kind != kind:", "if False:", RUNS),
+    code("duplicate_child_ends_unnoticed", "stores/sql/holds.py", "flag_awaited", "if ids:",
+         "if False:", FAN_IN),
+    code("end_is_missed_in_a_snapshot", "agents/scheduler.py", "_search_missed",
+         "self.search_from = await self.store.nudge_missed(self.search_from) or 0", "pass",
+         "tests/postgres/test_missed_ends.py"),
+    code("committed_step_runs_again", "worker/steps.py", "find_committed", "if not self.complete:",
+         "if False:", COMMITTED),
+    code("simulation_is_a_day_late", "testing/simulation.py", "_resume",
+         "return (await self.store.look()).resumed > 0", "return False", WEEKS),
 )  # fmt: skip

@@ -3,21 +3,25 @@
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock import stores
 from penstock.agents import make_agents
+from penstock.agents.human_reminder import HumanReminder
 from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.scheduler import Scheduler
 from penstock.app.app import Penstock
+from penstock.app.job import Job
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, InvalidState, StoreError
-from penstock.model.message import MICROS_PER_SECOND, Leased, Moment, Nack, State
+from penstock.model.message import MICROS_PER_SECOND, Leased, Moment, Nack, Record, State
 from penstock.model.store_types import Completion, Query
 from penstock.rules.durations import parse_seconds
+from penstock.rules.human import Person
 from penstock.runner import Agent
 from penstock.store import Store
 from penstock.testing.apps import PlainCall, call_here, find_app_worker, make_finder
@@ -42,8 +46,10 @@ class ManualClock:
 
 
 SimulatedHandler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
-# Agents that run more often than this run whenever something is due, and not in between.
+# Agents that run more often than this run whenever something is due, and not in between. The
+# others run then as well, if their interval has passed, and at least once in so many seconds.
 MIN_INTERVAL_S = 60.0
+MAX_GAP_S = 86_400.0
 MAX_RUNS = 100_000
 
 
@@ -68,6 +74,8 @@ class Simulation:
         self.schedulers = [agent for agent in self.agents if isinstance(agent, Scheduler)]
         self.runs_at = dict.fromkeys(self.agents, clock())
         self.troubled = False
+        # Handlers have run since the agents did.
+        self.handled = False
 
     @classmethod
     @asynccontextmanager
@@ -121,14 +129,51 @@ class Simulation:
             self._pass(min(until, await self._next_moment()))
             await self._run([agent for agent in self.agents if self._due(agent)])
 
+    async def signal(
+        self, job: Job[Any] | int, name: str, value: object = None, *, scope: str = "default"
+    ) -> None:
+        """Sends a signal to a job and runs what it resumes."""
+        id = job if isinstance(job, int) else job.id
+        await self.broker.waits.signal(id, name, msgspec.json.encode(value), scope=scope)
+        await self.run_until_idle()
+
+    async def decide(
+        self,
+        choice: str,
+        *,
+        step: int | None = None,
+        by: str = "tester",
+        inputs: dict[str, Any] | None = None,
+        comment: str = "",
+        scope: str = "default",
+    ) -> None:
+        """Decides the open human step as a person who may decide any, and runs what it resumes.
+
+        With several open steps, `step` is the id of the one to decide.
+        """
+        person = Person(by, acts_for_all=True, sees_all=True)
+        if step is None:
+            found = await self.broker.inbox.list_steps(person, view="all", scope=scope)
+            if len(found) != 1:
+                titles = ", ".join(f"{each.step.id} {each.step.spec.title!r}" for each in found)
+                raise InvalidState(f"{len(found)} human steps are open, not one: {titles or '-'}")
+            step = found[0].step.id
+        await self.broker.inbox.decide(
+            step, person, choice, inputs=inputs or {}, comment=comment, scope=scope
+        )
+        await self.run_until_idle()
+
     def _due(self, agent: Agent) -> bool:
         return agent.every < MIN_INTERVAL_S or self.runs_at[agent] <= self.clock()
 
     async def _run(self, agents: list[Agent]) -> None:
-        self.troubled = False
+        self.troubled = self.handled = False
         for _ in range(MAX_RUNS):
             unfinished = [agent for agent in agents if await self._tick(agent)]
-            if not await self._drain() and not unfinished:
+            drained = await self._drain()
+            # What handlers did may be due for agents that have run in this round.
+            self.handled = self.handled or drained
+            if not drained and not unfinished and not await self._resume():
                 return
             # Handlers make work for the scheduler only: retries that are due at once.
             agents = list(dict.fromkeys([*unfinished, *self.schedulers]))
@@ -144,6 +189,14 @@ class Simulation:
         raise InvalidState(
             f"the handlers are not idle after {MAX_RUNS} rounds without the clock moving"
         )
+
+    async def _resume(self) -> bool:
+        """Resumes what an agent ended that runs after the scheduler. True if there was any."""
+        try:
+            return (await self.store.look()).resumed > 0
+        except StoreError:
+            self.troubled = True
+            return False
 
     async def _tick(self, agent: Agent) -> bool:
         """Runs an agent once, and returns True if it has more to do. Retries a StoreError later."""
@@ -195,22 +248,36 @@ class Simulation:
     async def _next_moment(self) -> Moment:
         """Returns when something is due next."""
         now = self.clock()
-        moments = [self.runs_at[agent] for agent in self.agents if agent.every >= MIN_INTERVAL_S]
+        soon, quiet = now + MICROS_PER_SECOND, now + round(MIN_INTERVAL_S * MICROS_PER_SECOND)
+        moments = [now + round(MAX_GAP_S * MICROS_PER_SECOND)]
         try:
             moments += await self._due_moments()
+            if not self.handled and min(moments) > quiet:
+                moments += await self._find_expiries()
         except StoreError:
             self.troubled = True
-        soon = now + MICROS_PER_SECOND
-        return min(
-            [moment if moment > now else soon for moment in moments] + [soon] * self.troubled
-        )
+        if self.troubled:
+            moments.append(soon)
+        if self.handled:
+            moments.append(quiet)
+        return min(moment if moment > now else soon for moment in moments)
 
     async def _due_moments(self) -> list[Moment]:
         looked, promoted = await self.store.look(1), await self.store.promote(1)
         ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
-        queues = await self.store.queues()
-        claimed = Query(tuple(queue.id for queue in queues), State.CLAIMED, limit=1_000)
-        leases = [record.lease_until for record in await self.store.find(claimed)]
+        leases = [record.lease_until for record in await self._find(State.CLAIMED)]
         ends = [end + 1 for end in leases if end is not None]
         waits = [each for each in (promoted.next_at, looked.next_at) if each is not None]
+        for agent in self.agents:
+            if isinstance(agent, HumanReminder) and agent.due:
+                waits.append(agent.due[0][0])
         return ticks + ends + waits
+
+    async def _find_expiries(self) -> list[Moment]:
+        """Returns when waiting messages expire. Before a short pause their agent runs anyway."""
+        found = [*await self._find(State.READY), *await self._find(State.SCHEDULED)]
+        return [record.expires_at + 1 for record in found if record.expires_at is not None]
+
+    async def _find(self, state: State) -> list[Record]:
+        queues = await self.store.queues()
+        return await self.store.find(Query(tuple(each.id for each in queues), state, limit=1_000))

@@ -95,6 +95,22 @@ class SyncSimulation:
         """Lets time pass: "1h30m", or seconds. Agents and handlers run when they are due."""
         self.drive(self.simulation.advance(duration))
 
+    def signal(self, job: Job[Any] | int, name: str, value: object = None) -> None:
+        """Sends a signal to a job and runs what it resumes."""
+        self.drive(self.simulation.signal(job, name, value))
+
+    def decide(
+        self,
+        choice: str,
+        *,
+        step: int | None = None,
+        by: str = "tester",
+        inputs: dict[str, Any] | None = None,
+        comment: str = "",
+    ) -> None:
+        """Decides the open human step, and runs what it resumes."""
+        self.drive(self.simulation.decide(choice, step=step, by=by, inputs=inputs, comment=comment))
+
     def drive(self, work: Coroutine[Any, Any, None]) -> None:
         if self.driving:
             work.close()
