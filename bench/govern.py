@@ -17,7 +17,7 @@ from bench.table import HEADER, Target, json_line, line
 from bench.workload import bodies
 from penstock import stores
 from penstock.broker.local import Broker
-from penstock.broker.routing import route_draft
+from penstock.broker.routing.apply import route_draft
 from penstock.model.message import Draft
 from penstock.rules.drafts import check_and_make_entry
 

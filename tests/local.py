@@ -1,6 +1,6 @@
 """The local broker behind the interface, for tests that look into its store."""
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from penstock.broker.interface import Held
+from penstock.broker.interfaces.broker import Held
 from penstock.broker.local import Broker
 from penstock.model.message import (
     Fail,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import activity_reading
+from penstock.broker.activity import reader as activity_reading
 from penstock.errors import FieldNotHere, InvalidInput
 from penstock.model.activity import Heading, HeldLease, Trace
 from penstock.model.documents import AuditEntry, acting

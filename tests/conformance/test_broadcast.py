@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.agents.broadcast_follower import BroadcastFollower
-from penstock.broker.broadcast import fan_out
+from penstock.broker.broadcast.fanout import fan_out
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NoSubscriber
 from penstock.model.broadcast import BROADCAST_CATCH_UP
@@ -82,7 +82,7 @@ async def test_a_full_subscription_does_not_refuse_the_publish(stage: Stage) -> 
 async def test_a_large_limit_is_looked_at_once_a_minute(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("penstock.agents.broadcast_follower", "penstock.broker.broadcast"):
+    for module in ("penstock.agents.broadcast_follower", "penstock.broker.broadcast.fanout"):
         monkeypatch.setattr(f"{module}.MAX_COUNTED_DEPTH", 1)
     await broadcast(stage, "free")
     child = await stage.admin.queue("events/free")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.agents.bulk_runner import BulkRunner
-from penstock.broker.bulk import Bulk
+from penstock.broker.bulk.actions import Bulk
 from penstock.broker.credentials import Credentials
 from penstock.errors import (
     FieldMasked,
@@ -135,7 +135,7 @@ async def test_a_dry_run_counts_and_changes_nothing(stage: Stage) -> None:
 async def test_a_long_dry_run_is_counted_by_the_agent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.broker.bulk.MAX_SCANNED", 2)
+    monkeypatch.setattr("penstock.broker.bulk.actions.MAX_SCANNED", 2)
     await stage.publish_each(5)
     action = await stage.broker.bulk.start("cancel", filter="queue:default", dry_run=True)
     assert action.state is BulkState.COUNTING
@@ -147,7 +147,7 @@ async def test_a_long_dry_run_is_counted_by_the_agent(
 async def test_an_action_goes_on_where_a_killed_process_stopped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.broker.bulk_reader.MAX_BATCH", 3)
+    monkeypatch.setattr("penstock.broker.bulk.reader.MAX_BATCH", 3)
     done = [await stage.completed("default") for _ in range(2)]
     ids = await stage.publish_each(10)
     action = await stage.broker.bulk.start("cancel", filter="queue:default")
@@ -215,7 +215,7 @@ async def test_a_paused_action_waits_until_it_is_resumed(stage: Stage) -> None:
 async def test_an_aborted_action_keeps_what_it_did(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.broker.bulk_reader.MAX_BATCH", 2)
+    monkeypatch.setattr("penstock.broker.bulk.reader.MAX_BATCH", 2)
     await stage.publish_each(5)
     action = await stage.broker.bulk.start("cancel", filter="queue:default")
     runner = make_runner(stage)

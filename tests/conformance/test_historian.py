@@ -7,8 +7,8 @@ import pytest
 
 from penstock.agents import historian
 from penstock.agents.historian import Historian
-from penstock.broker import metrics_book
-from penstock.broker.metrics_rows import (
+from penstock.broker.metrics import book as metrics_book
+from penstock.broker.metrics.rows import (
     ANOMALY,
     BACKLOG_HOUR,
     CONSUMER_HOUR,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.agents.human_reminder import HumanReminder
-from penstock.broker.inbox import Inbox
+from penstock.broker.waiting.inbox import Inbox
 from penstock.errors import AlreadyDecided, Conflict, Forbidden, InvalidInput, NotFound
 from penstock.model.human import HumanPattern
 from penstock.model.message import State, Verb

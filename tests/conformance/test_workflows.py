@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.agents.workflow_follower import WorkflowFollower
-from penstock.broker.workflows import UNKNOWN, Workflows, with_ids
+from penstock.broker.waiting.workflows import UNKNOWN, Workflows, with_ids
 from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
 from penstock.model.message import Draft, Fail, SettleReject, State
 from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.broker.consume import Consumer
+from penstock.broker.interfaces.waiting import WaitsInterface
 from penstock.broker.publish import Publisher
-from penstock.broker.schemas import SchemaRegistry
+from penstock.broker.schemas.registry import SchemaRegistry
 from penstock.broker.scopes import ScopeAdmin
-from penstock.broker.topology import Topology
-from penstock.broker.waiting_interface import WaitsInterface
+from penstock.broker.topology.apply import Topology
 from penstock.client import Client, SyncClient
 from penstock.client.schemas import RemoteSchemas
 from penstock.client.scopes import RemoteScopes

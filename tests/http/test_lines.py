@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import stores
-from penstock.broker.interface import ClaimResult
+from penstock.broker.interfaces.broker import ClaimResult
 from penstock.broker.local import Broker
 from penstock.errors import StoreUnreachable
 from penstock.http.context import ClientDisconnected

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.agents.historian import Historian
 from penstock.broker.local import Broker
-from penstock.broker.metrics_rows import (
+from penstock.broker.metrics.rows import (
     ANOMALY,
     BACKLOG_MINUTES,
     CONSUMER_HOUR,

@@ -5,8 +5,8 @@ import pytest
 
 from penstock import stores
 from penstock.agents.scheduler import Scheduler
-from penstock.broker.dependencies import DependentDraft
 from penstock.broker.local import Broker
+from penstock.broker.waiting.dependencies import DependentDraft
 from penstock.model.message import Draft, State
 from penstock.model.store_types import Completion
 from tests.servers.postgres import Postgres

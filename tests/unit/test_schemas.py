@@ -8,9 +8,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.app.schemas import export_schema
-from penstock.broker import schema_process
-from penstock.broker.schema_process import check_in_process
-from penstock.broker.schemas import read_schema_text
+from penstock.broker.schemas import process as schema_process
+from penstock.broker.schemas.process import check_in_process
+from penstock.broker.schemas.registry import read_schema_text
 from penstock.errors import InvalidInput
 from penstock.model.schemas import Compatibility
 from penstock.rules.schema_compat import compare_versions

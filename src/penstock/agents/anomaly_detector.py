@@ -4,7 +4,7 @@ from collections import Counter
 
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.liveness import is_gone
-from penstock.broker.metrics_rows import HistorianState, QueueTotals, read_state
+from penstock.broker.metrics.rows import HistorianState, QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
 from penstock.model.message import MICROS_PER_SECOND, Moment, Record, State

@@ -5,8 +5,8 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.broadcast import Receiver, make_child, make_draft_candidate
-from penstock.broker.broadcasts import Broadcasts, make_child_key
+from penstock.broker.broadcast.fanout import Receiver, make_child, make_draft_candidate
+from penstock.broker.broadcast.subscriptions import Broadcasts, make_child_key
 from penstock.broker.messages import Admin
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound

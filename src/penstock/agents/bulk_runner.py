@@ -4,7 +4,7 @@ import time
 
 from msgspec.structs import replace
 
-from penstock.broker.bulk_steps import ACTIVE, BulkSteps, StoredAction
+from penstock.broker.bulk.steps import ACTIVE, BulkSteps, StoredAction
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.bulk import BulkAction, BulkState
 from penstock.rules.bulk import UNDERWAY

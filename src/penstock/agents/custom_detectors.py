@@ -10,7 +10,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.anomalies import DETECTOR, add_stored, make_case, record_anomalies
-from penstock.broker.metrics_rows import read_state
+from penstock.broker.metrics.rows import read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
 from penstock.model.changes import Change

@@ -2,8 +2,8 @@
 
 import time
 
-from penstock.broker.metrics_book import MetricsBook
-from penstock.broker.metrics_rows import QueueTotals, read_state
+from penstock.broker.metrics.book import MetricsBook
+from penstock.broker.metrics.rows import QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
 from penstock.model.heads import HeadFeed

@@ -2,8 +2,8 @@
 
 from heapq import heappop, heappush
 
-from penstock.broker.inbox import Inbox
 from penstock.broker.queue_cache import QueueCache
+from penstock.broker.waiting.inbox import Inbox
 from penstock.errors import Conflict, NotFound
 from penstock.model.message import NEVER, Moment
 from penstock.model.queue import HUMAN, Queue

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.rule_ends import EndEvaluation, has_rules, is_end
+from penstock.broker.routing.ends import EndEvaluation, has_rules, is_end
 from penstock.errors import CannotGovern
 from penstock.model.changes import Change
 from penstock.model.documents import Document

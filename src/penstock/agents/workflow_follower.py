@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.workflows import (
+from penstock.broker.waiting.workflows import (
     NODE_HEADER,
     OPEN,
     UNKNOWN,

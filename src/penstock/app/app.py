@@ -36,7 +36,7 @@ from penstock.app.task import (
     TaskOptions,
     apply_choices,
 )
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import InvalidInput
 from penstock.model.anomalies import Severity
 from penstock.model.detectors import Detector, DetectorFunction

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock.app.job import Job
 from penstock.app.task import Call, Choices, TaskOptions, apply_choices
 from penstock.app.workflow import Flow
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.client.brokers import BrokerPool
 from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.model.broadcast import SEPARATOR

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.artifacts.rules import Artifact
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
 from penstock.model.message import Record, State
 from penstock.worker.codec import Values

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.app.task import BaseTask
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.model.settings import QueueSettings, change, get_preset

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from penstock.broker.metrics import Allows
-from penstock.broker.metrics_rows import ANOMALY, make_row_document, name_anomaly, read_rows
+from penstock.broker.metrics.queries import Allows
+from penstock.broker.metrics.rows import ANOMALY, make_row_document, name_anomaly, read_rows
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput
 from penstock.model.anomalies import (

@@ -20,7 +20,7 @@ from penstock.artifacts.rules import (
 from penstock.artifacts.storage import ArtifactContent
 from penstock.artifacts.upload import Content, Upload
 from penstock.broker.consume import expect, settle_each
-from penstock.broker.interface import Held
+from penstock.broker.interfaces.broker import Held
 from penstock.broker.messages import Admin
 from penstock.errors import AlreadySettled, InvalidState, NotFound, PenstockError
 from penstock.model.message import Record, Verb

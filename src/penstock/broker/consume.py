@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.broker.broadcast_claims import ClaimNotes
+from penstock.broker.broadcast.claims import ClaimNotes
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.interface import ClaimResult, Held, QueueSelector
+from penstock.broker.interfaces.broker import ClaimResult, Held, QueueSelector
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
 from penstock.model.fields import MAX_BATCH, MAX_LEASE_S, MAX_WORD_LENGTH, MIN_LEASE_S

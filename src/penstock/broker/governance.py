@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from msgspec.structs import astuple
 
-from penstock.broker.broadcast import fan_out
+from penstock.broker.broadcast.fanout import fan_out
 from penstock.broker.policy import BoundSchema, Policy
-from penstock.broker.routing import route_draft
+from penstock.broker.routing.apply import route_draft
 from penstock.errors import PenstockError, SchemaMismatch
 from penstock.model.message import Draft
 from penstock.model.queue import Queue

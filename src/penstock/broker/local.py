@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.artifacts import Artifacts
 from penstock.broker.consume import Consumer
-from penstock.broker.dependencies import publish_dependents
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.interface import AgentFactory
+from penstock.broker.interfaces.broker import AgentFactory
 from penstock.broker.messages import Admin
 from penstock.broker.publish import Publisher
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.services import BrokerServices
-from penstock.broker.waiting import Waits
+from penstock.broker.waiting.dependencies import publish_dependents
+from penstock.broker.waiting.waits import Waits
 from penstock.model.bulk import BulkActor
 from penstock.model.message import Draft, Moment, Verb
 from penstock.model.queue import HUMAN, Queue
@@ -25,8 +25,8 @@ from penstock.rules.settlements import check_seen
 from penstock.store import Capabilities, Store
 
 if TYPE_CHECKING:
-    from penstock.broker.bulk import Bulk
-    from penstock.broker.rules import RuleAdmin
+    from penstock.broker.bulk.actions import Bulk
+    from penstock.broker.routing.admin import RuleAdmin
     from penstock.rules.rule_checks import Allows
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Broker(BrokerServices):
 
     def limit_bulk(self, actor: BulkActor) -> "Bulk":
         """Returns the bulk actions with the rights of a caller."""
-        from penstock.broker.bulk import Bulk
+        from penstock.broker.bulk.actions import Bulk
 
         return Bulk(self.store, self.directory, self.tenant, actor)
 
@@ -114,7 +114,7 @@ class Broker(BrokerServices):
 
     def limit_rules(self, author: str, allows: "Allows") -> "RuleAdmin":
         """Returns the rules as an author manages them whose rights `allows` knows."""
-        from penstock.broker.rules import RuleAdmin
+        from penstock.broker.routing.admin import RuleAdmin
 
         return RuleAdmin(self.store, self.directory, self.tenant, author, allows)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from penstock.broker.broadcast import NO_BROADCASTS, BroadcastPolicy, load_broadcasts
+from penstock.broker.broadcast.fanout import NO_BROADCASTS, BroadcastPolicy, load_broadcasts
 from penstock.broker.documents import list_documents
-from penstock.broker.rule_policy import NO_POLICY, RuleLoader, RulePolicy
+from penstock.broker.routing.policy import NO_POLICY, RuleLoader, RulePolicy
 from penstock.errors import CannotGovern, PenstockError
 from penstock.model.documents import Document
 from penstock.model.queue import Queue

@@ -175,7 +175,7 @@ class Publisher:
         """Adds the queues that rules sent the draft to."""
         if entry.unit is None or published.duplicate or published.code is not None:
             return published
-        from penstock.broker.routing import list_routed
+        from penstock.broker.routing.apply import list_routed
 
         return replace(published, routed=list_routed(entry, self.directory.by_id))
 

@@ -8,19 +8,19 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.store import Store
 
 if TYPE_CHECKING:
-    from penstock.broker.activity import ActivityLog
+    from penstock.broker.activity.queries import ActivityLog
     from penstock.broker.alerts import Alerts
     from penstock.broker.anomalies import Anomalies
-    from penstock.broker.broadcasts import Broadcasts
-    from penstock.broker.bulk import Bulk
+    from penstock.broker.broadcast.subscriptions import Broadcasts
+    from penstock.broker.bulk.actions import Bulk
     from penstock.broker.filters import FilterCompleter, RecentHistory
-    from penstock.broker.inbox import Inbox
-    from penstock.broker.metrics import MetricsReader
-    from penstock.broker.rules import RuleAdmin
-    from penstock.broker.schemas import SchemaRegistry
+    from penstock.broker.metrics.queries import MetricsReader
+    from penstock.broker.routing.admin import RuleAdmin
+    from penstock.broker.schemas.registry import SchemaRegistry
     from penstock.broker.scopes import ScopeAdmin
-    from penstock.broker.topology import Topology
-    from penstock.broker.workflows import Workflows
+    from penstock.broker.topology.apply import Topology
+    from penstock.broker.waiting.inbox import Inbox
+    from penstock.broker.waiting.workflows import Workflows
 
 
 class BrokerServices:
@@ -33,7 +33,7 @@ class BrokerServices:
 
     @cached_property
     def metrics(self) -> "MetricsReader":
-        from penstock.broker.metrics import MetricsReader
+        from penstock.broker.metrics.queries import MetricsReader
 
         return MetricsReader(self.store, self.directory, self.tenant)
 
@@ -52,7 +52,7 @@ class BrokerServices:
     @cached_property
     def activity(self) -> "ActivityLog":
         """What happened: history and audit log as one."""
-        from penstock.broker.activity import ActivityLog
+        from penstock.broker.activity.queries import ActivityLog
 
         return ActivityLog(self.store, self.admin)
 
@@ -70,7 +70,7 @@ class BrokerServices:
 
     @cached_property
     def schemas(self) -> "SchemaRegistry":
-        from penstock.broker.schemas import SchemaRegistry
+        from penstock.broker.schemas.registry import SchemaRegistry
 
         return SchemaRegistry(self.admin)
 
@@ -82,38 +82,38 @@ class BrokerServices:
 
     @cached_property
     def bulk(self) -> "Bulk":
-        from penstock.broker.bulk import Bulk
+        from penstock.broker.bulk.actions import Bulk
 
         return Bulk(self.store, self.directory, self.tenant)
 
     @cached_property
     def inbox(self) -> "Inbox":
         """Human steps."""
-        from penstock.broker.inbox import Inbox
+        from penstock.broker.waiting.inbox import Inbox
 
         return Inbox(self.store, self.directory, self.tenant)
 
     @cached_property
     def workflows(self) -> "Workflows":
-        from penstock.broker.workflows import Workflows
+        from penstock.broker.waiting.workflows import Workflows
 
         return Workflows(self.store, self.directory, self.tenant)
 
     @cached_property
     def broadcasts(self) -> "Broadcasts":
-        from penstock.broker.broadcasts import Broadcasts
+        from penstock.broker.broadcast.subscriptions import Broadcasts
 
         return Broadcasts(self.admin)
 
     @cached_property
     def rules(self) -> "RuleAdmin":
-        from penstock.broker.rules import RuleAdmin
+        from penstock.broker.routing.admin import RuleAdmin
 
         return RuleAdmin(self.store, self.directory, self.tenant)
 
     @cached_property
     def topology(self) -> "Topology":
         """What is declared in topology files."""
-        from penstock.broker.topology import Topology, allow_grants
+        from penstock.broker.topology.apply import Topology, allow_grants
 
         return Topology(self.admin, self.rules, self.schemas, allow_grants)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.artifacts.room import ArtifactRoom
-from penstock.broker.bulk_reader import make_name
+from penstock.broker.bulk.reader import make_name
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.cli.context import CommandContext

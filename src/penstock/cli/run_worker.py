@@ -12,7 +12,7 @@ from penstock.agents.shell_output_pruner import ShellOutputPruner
 from penstock.app.app import Penstock
 from penstock.app.discovery import find_app
 from penstock.artifacts.room import ArtifactRoom
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.queue_cache import QueueCache
 from penstock.cli.commands.jobs import ensure_shell_queue
 from penstock.cli.job_output import locate_output

@@ -13,7 +13,7 @@ import msgspec
 from penstock.artifacts.room import Source
 from penstock.artifacts.rules import Artifact, check_name
 from penstock.artifacts.upload import Content, Upload, check_content
-from penstock.broker.interface import Held
+from penstock.broker.interfaces.broker import Held
 from penstock.client.admin import message_path
 from penstock.client.mapping import FenceLedger
 from penstock.client.transport import Transport

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Self, TypeVar
 
 from penstock import tracing
-from penstock.broker.interface import AgentFactory, ClaimResult, Merge, QueueSelector
+from penstock.broker.interfaces.broker import AgentFactory, ClaimResult, Merge, QueueSelector
 from penstock.broker.queue_cache import CACHE_TTL_S
 from penstock.client.admin import RemoteAdmin
 from penstock.client.client import Client

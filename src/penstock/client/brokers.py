@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from penstock import stores
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import InvalidState
 from penstock.extras import require_extra
 from penstock.outage import Outages

@@ -7,7 +7,7 @@ from typing import Any, Self
 from msgspec import UNSET, Struct
 
 from penstock.broker.consume import MAX_WAIT_S, expect, split_selector
-from penstock.broker.interface import ClaimResult, Held, Merge, QueueSelector
+from penstock.broker.interfaces.broker import ClaimResult, Held, Merge, QueueSelector
 from penstock.client.activity import RemoteActivity, RemoteFilters
 from penstock.client.admin import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from msgspec import Raw
 
-from penstock.broker.schemas import SchemaReport, read_schema_text
+from penstock.broker.schemas.registry import SchemaReport, read_schema_text
 from penstock.client.transport import Transport
 from penstock.model.schemas import Binding, Compatibility, Schema
 from penstock.wire.fields import to_moment

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.broker.topology import Source
-from penstock.broker.topology_plan import FieldChange, TopologyPlan, TopologyStep
+from penstock.broker.topology.apply import Source
+from penstock.broker.topology.plan import FieldChange, TopologyPlan, TopologyStep
 from penstock.client.transport import Transport
 from penstock.wire.topology import TopologyDocument, TopologyPlanView, TopologyRequest
 

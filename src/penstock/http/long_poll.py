@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from penstock.broker.consume import MAX_WAIT_S
-from penstock.broker.interface import ClaimResult
+from penstock.broker.interfaces.broker import ClaimResult
 from penstock.broker.local import Broker
 from penstock.errors import PenstockError
 from penstock.model.message import Leased, Release

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from penstock.app.app import Penstock
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.model.message import Leased, Park
 from penstock.model.waiting import WaitPlan
 from penstock.worker.context import Context

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from penstock.app.app import Penstock
 from penstock.app.job import Job
 from penstock.app.task import Call
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import InvalidState
 from penstock.portal import Portal
 from penstock.testing.simulation import ManualClock, Simulation

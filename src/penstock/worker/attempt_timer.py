@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import PenstockError
 from penstock.model.message import Moment
 from penstock.worker.context import Context

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from penstock.artifacts.upload import Content, Upload
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Fail, Flag, Leased, Settlement
 from penstock.model.store_types import DONE, MISSING, Answer, AnswerKind, Completion, Lock, Mark

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import structlog
 
 from penstock import tracing
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import InvalidInput
 from penstock.model.message import Flag, Leased, Nack, Park, Settlement, SettleReject
 from penstock.model.queue import Queue

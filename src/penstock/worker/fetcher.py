@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from penstock.broker.consume import MAX_CLAIM_QUEUES
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased
 from penstock.retry import LOOP_RETRY_DELAY_S

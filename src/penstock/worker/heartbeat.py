@@ -12,7 +12,7 @@ from math import inf
 
 import structlog
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Flag, Leased
 from penstock.model.store_types import Answer, AnswerKind, Extension, Lock, Mark

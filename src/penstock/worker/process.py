@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import structlog
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.errors import PenstockError, StoreError
 from penstock.model.message import State

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased, State
 from penstock.model.settings import QueueSettings

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
-from penstock.broker.waiting_interface import WaitsInterface
+from penstock.broker.interfaces.waiting import WaitsInterface
 from penstock.errors import InvalidInput, LockLost, StepTooLarge
 from penstock.model.message import Draft, Flag, Leased, Moment
 from penstock.model.waiting import AwaitedOutcome, Hold, StepKind, StepRecord, WaitPlan

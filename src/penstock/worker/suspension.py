@@ -5,7 +5,7 @@ from typing import Protocol
 
 import structlog
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StepTooLarge, StoreError
 from penstock.model.message import Leased, Park, Release, Settlement, SettleReject
 from penstock.model.store_types import Answer

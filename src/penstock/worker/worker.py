@@ -8,7 +8,7 @@ from typing import Self
 
 import structlog
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.client.brokers import StoreAddress
 from penstock.errors import StoreError
 from penstock.model.message import Leased, Nack, Release, Settlement, State

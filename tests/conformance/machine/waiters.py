@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from penstock.broker.dependencies import hold
+from penstock.broker.waiting.dependencies import hold
 from penstock.model.message import After, Draft, Flag, State, Verb
 from penstock.model.store_types import AnswerKind, Lock, Published
 from penstock.model.waiting import HeldEnd, Hold, SignalDraft, StepRecord, StepSave, Wait

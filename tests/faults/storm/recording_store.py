@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from penstock import stores
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.client.brokers import BrokerPool
 from penstock.model.message import Verb

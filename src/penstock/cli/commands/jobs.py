@@ -8,9 +8,9 @@ import click
 import msgspec
 from msgspec import Struct
 
-from penstock.broker.dependencies import DependentDraft
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker
+from penstock.broker.waiting.dependencies import DependentDraft
 from penstock.cli.completion import complete_queue, complete_task
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE, is_name

@@ -10,7 +10,7 @@ import msgspec
 from penstock.app.discovery import load_object
 from penstock.app.schemas import export_schema
 from penstock.broker.local import Broker
-from penstock.broker.schemas import SchemaReport, split_reference
+from penstock.broker.schemas.registry import SchemaReport, split_reference
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import (

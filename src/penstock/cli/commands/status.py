@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.liveness import is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock import stores
 from penstock.artifacts.storage import default_location, open_storage
-from penstock.broker.metrics_rows import check_limits
+from penstock.broker.metrics.rows import check_limits
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.settings import load_settings

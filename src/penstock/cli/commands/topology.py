@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from penstock.broker.local import Broker
-from penstock.broker.topology_plan import TopologyPlan, TopologyStep
+from penstock.broker.topology.plan import TopologyPlan, TopologyStep
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import cut, escape_control, print_json
 from penstock.errors import InvalidInput

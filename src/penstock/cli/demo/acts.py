@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from penstock import stores
-from penstock.broker.interface import BrokerInterface
+from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import JobText
 from penstock.cli.demo import app as tasks

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from penstock.broker.metrics import MetricsReader
+from penstock.broker.metrics.queries import MetricsReader
 from penstock.model.metrics import MetricPoint
 from penstock.model.queue import Queue
 

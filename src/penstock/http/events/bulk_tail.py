@@ -1,7 +1,7 @@
 """Follows bulk actions while there are listeners: their progress becomes events."""
 
-from penstock.broker.bulk_reader import make_name
-from penstock.broker.bulk_steps import ACTIVE, BulkSteps
+from penstock.broker.bulk.reader import make_name
+from penstock.broker.bulk.steps import ACTIVE, BulkSteps
 from penstock.broker.queue_cache import QueueCache
 from penstock.http.events.hub import (
     BULK_ENDED,

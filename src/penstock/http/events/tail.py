@@ -9,7 +9,7 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.activity_reading import find_last
+from penstock.broker.activity.reader import find_last
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound, StoreError
 from penstock.http.events.hub import EncodedEvent, Event, EventListener, Filter, Hub

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.broker.activity import ActivityLog
+from penstock.broker.activity.queries import ActivityLog
 from penstock.broker.filters import FilterCompleter
 from penstock.http.context import RequestContext
 from penstock.http.operations import OperationTable

@@ -1,6 +1,6 @@
 """Operations on the durable subscriptions of broadcast queues."""
 
-from penstock.broker.broadcasts import Broadcasts
+from penstock.broker.broadcast.subscriptions import Broadcasts
 from penstock.http.context import RequestContext
 from penstock.http.operations import OperationTable
 from penstock.wire.broadcasts import (

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.broker.bulk import Bulk
+from penstock.broker.bulk.actions import Bulk
 from penstock.http.auth.principal import OPERATOR, Extent, Principal
 from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell

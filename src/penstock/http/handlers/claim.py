@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.broker.interface import ClaimResult
+from penstock.broker.interfaces.broker import ClaimResult
 from penstock.errors import Forbidden, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.events.hub import EncodedEvent, Event

@@ -1,6 +1,6 @@
 """Operations of the inbox: human steps and their patterns."""
 
-from penstock.broker.inbox import Inbox
+from penstock.broker.waiting.inbox import Inbox
 from penstock.errors import InvalidInput
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable

@@ -6,7 +6,7 @@ from msgspec import Meta, Raw
 
 from penstock.broker.alerts import Alerts
 from penstock.broker.anomalies import Anomalies, AnomalyQuery
-from penstock.broker.metrics import MetricsReader
+from penstock.broker.metrics.queries import MetricsReader
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext
 from penstock.http.operations import OperationTable

@@ -1,6 +1,6 @@
 """Operations on routing rules."""
 
-from penstock.broker.rules import RuleAdmin
+from penstock.broker.routing.admin import RuleAdmin
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable

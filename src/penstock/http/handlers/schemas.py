@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from penstock.broker.schemas import SchemaRegistry, SchemaReport
+from penstock.broker.schemas.registry import SchemaRegistry, SchemaReport
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.broker.schemas import SchemaRegistry
-from penstock.broker.topology import Topology
-from penstock.broker.topology_plan import TopologyPlan
+from penstock.broker.schemas.registry import SchemaRegistry
+from penstock.broker.topology.apply import Topology
+from penstock.broker.topology.plan import TopologyPlan
 from penstock.errors import InvalidInput
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext

@@ -1,0 +1,1 @@
+"""History and audit log as one list."""

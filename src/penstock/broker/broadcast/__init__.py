@@ -1,0 +1,1 @@
+"""Broadcast queues: their subscriptions, and the copies of each message."""

@@ -1,0 +1,1 @@
+"""Bulk actions over a filter or ids."""

@@ -1,0 +1,1 @@
+"""The parts of the broker interface, one for each group of features."""

@@ -1,0 +1,1 @@
+"""Routing rules: manages them, applies them to drafts and to ends."""

@@ -1,0 +1,172 @@
+"""Loads the rules of all scopes, and finds the queues they route to."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.broker.documents import decode_document, list_documents
+from penstock.broker.routing.monitor import RuleMonitor
+from penstock.broker.routing.rights import AuthorRights
+from penstock.errors import CannotGovern, InvalidInput
+from penstock.model.changes import Change
+from penstock.model.documents import Document
+from penstock.model.human import PATTERN, HumanPattern
+from penstock.model.queue import HUMAN, Queue, QueueState
+from penstock.model.routing import RULE, StoredRule, Trigger
+from penstock.rules.cel import EvaluationError, get_engine
+from penstock.rules.globs import match_glob
+from penstock.rules.routing import NO_RULES, CompiledRule, RuleBook
+from penstock.rules.rule_checks import list_patterns, split_target
+from penstock.store import Store
+
+QueueKey = tuple[str, str, str]
+ScopeKey = tuple[str, str]
+NO_PATTERNS: Mapping[QueueKey, HumanPattern] = {}
+decode_rule = msgspec.json.Decoder(StoredRule).decode
+
+
+class RulePolicy:
+    """The rules of all scopes, as of one version of the directory."""
+
+    def __init__(
+        self,
+        books: Mapping[ScopeKey, RuleBook],
+        queues: Mapping[QueueKey, Queue],
+        problems: Mapping[ScopeKey, list[tuple[str, str]]],
+        monitor: RuleMonitor,
+        patterns: Mapping[QueueKey, HumanPattern] = NO_PATTERNS,
+        suspended: Sequence[StoredRule] = (),
+    ) -> None:
+        self.books = books
+        self.queues = queues
+        # By scope, the queue globs of rules that this process cannot evaluate, and why.
+        self.problems = problems
+        self.monitor = monitor
+        # The patterns of human steps, by tenant, scope and name, if a rule uses one.
+        self.patterns = patterns
+        self.suspended = suspended
+        self.on_ends = frozenset(
+            trigger
+            for book in books.values()
+            for trigger, rules in book.by_trigger.items()
+            if rules and trigger is not Trigger.PUBLISHED
+        )
+
+    def governs(self, queue: Queue) -> bool:
+        key = (queue.scope.tenant, queue.scope.name)
+        if any(match_glob(glob, queue.name) for glob, _ in self.problems.get(key, ())):
+            return True
+        book = self.books.get(key)
+        return book is not None and book.governs(queue.name)
+
+    def find_book(self, queue: Queue) -> RuleBook:
+        """Raises CannotGovern if this process cannot evaluate a rule of the queue."""
+        key = (queue.scope.tenant, queue.scope.name)
+        for glob, problem in self.problems.get(key, ()):
+            if match_glob(glob, queue.name):
+                raise CannotGovern(f"queue {queue.name!r}: {problem}")
+        return self.books.get(key, NO_RULES)
+
+    def find_target(self, stored: StoredRule, target: str) -> Queue:
+        scope, name = split_target(target, stored.rule.scope)
+        queue = self.queues.get((stored.tenant, scope, name))
+        if queue is None:
+            raise EvaluationError(f"target {target!r} does not exist")
+        if queue.state not in (QueueState.ACTIVE, QueueState.PAUSED):
+            raise EvaluationError(f"target {target!r} is {queue.state}")
+        return queue
+
+    def find_pattern(self, stored: StoredRule, name: str) -> HumanPattern:
+        pattern = self.patterns.get((stored.tenant, stored.rule.scope, name))
+        if pattern is None:
+            raise EvaluationError(f"pattern {name!r} does not exist")
+        return pattern
+
+    def find_inbox(self, stored: StoredRule) -> Queue:
+        queue = self.queues.get((stored.tenant, stored.rule.scope, HUMAN))
+        if queue is None:
+            raise EvaluationError(f"queue {HUMAN!r} does not exist")
+        return queue
+
+
+NO_POLICY = RulePolicy({}, {}, {}, RuleMonitor())
+
+
+class RuleLoader:
+    """Loads the rules, and compiles each version once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.monitor = RuleMonitor()
+        self.compiled: dict[bytes, CompiledRule] = {}
+
+    async def load(self, queues: Mapping[QueueKey, Queue]) -> RulePolicy:
+        rules: dict[ScopeKey, list[CompiledRule]] = {}
+        problems: dict[ScopeKey, list[tuple[str, str]]] = {}
+        used: dict[bytes, CompiledRule] = {}
+        for document in await list_documents(self.store, RULE):
+            tenant, scope, name = document.name.split("/", 2)
+            try:
+                rule = self.compiled.get(document.body) or compile_rule(document)
+            except (CannotGovern, InvalidInput, msgspec.DecodeError) as error:
+                problem = (find_queue_glob(document), f"rule {name!r} cannot be used: {error}")
+                problems.setdefault((tenant, scope), []).append(problem)
+                continue
+            used[document.body] = rule
+            rules.setdefault((tenant, scope), []).append(rule)
+        self.compiled = used
+        await self.check_rights([each.stored for each in used.values()], queues)
+        books = {key: RuleBook(found) for key, found in rules.items()}
+        used_patterns = any(list_patterns(each.stored.rule) for each in used.values())
+        patterns = await load_patterns(self.store) if used_patterns else NO_PATTERNS
+        suspended = [each.stored for each in used.values() if each.stored.suspended]
+        return RulePolicy(books, queues, problems, self.monitor, patterns, suspended)
+
+    async def check_rights(
+        self, rules: Iterable[StoredRule], queues: Mapping[QueueKey, Queue]
+    ) -> None:
+        """Suspends rules whose authors have lost a right that they need."""
+        for stored, reason in await AuthorRights(self.store, queues).find_losses(rules):
+            self.monitor.suspend(stored, reason)
+
+    async def save_suspensions(self) -> None:
+        """Suspends the rules in the store that this process suspended, for all processes."""
+        for key, each in list(self.monitor.pending.items()):
+            name = make_rule_name(*key)
+            document = await self.store.document(RULE, name)
+            if document is not None:
+                stored = decode_rule(document.body)
+                if stored.version == each.stored.version and not stored.suspended:
+                    body = msgspec.json.encode(replace(stored, suspended=each.reason))
+                    guard = Document(kind=RULE, name=name, body=body, version=document.version)
+                    await self.store.advance(Change(guards=(guard,), touch_directory=True))
+            self.monitor.pending.pop(key, None)
+
+
+async def load_patterns(store: Store) -> dict[QueueKey, HumanPattern]:
+    patterns: dict[QueueKey, HumanPattern] = {}
+    for document in await list_documents(store, PATTERN):
+        tenant, scope, name = document.name.split("/", 2)
+        patterns[tenant, scope, name] = decode_document(document, HumanPattern)
+    return patterns
+
+
+def make_rule_name(tenant: str, scope: str, name: str) -> str:
+    """Returns the name of the document of a rule."""
+    return f"{tenant}/{scope}/{name}"
+
+
+def compile_rule(document: Document) -> CompiledRule:
+    return CompiledRule(decode_rule(document.body), get_engine())
+
+
+def find_queue_glob(document: Document) -> str:
+    """Returns the queues of a rule that cannot be read; all, if a newer version wrote it."""
+    try:
+        rule = msgspec.json.decode(document.body)["rule"]
+        if not rule.get("enabled", True):
+            return ""
+        return str(rule.get("queue", "*"))
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return "*"

@@ -1,0 +1,1 @@
+"""The schema registry, and the process that compiles and compares schemas."""

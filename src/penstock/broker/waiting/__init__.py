@@ -1,0 +1,1 @@
+"""Waits: steps, signals, human steps and workflows."""

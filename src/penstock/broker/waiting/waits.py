@@ -1,0 +1,323 @@
+"""Waits of claimed messages: durable steps, suspension, signals and their callback tokens."""
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import new as make_hmac
+
+from msgspec.structs import replace
+
+from penstock.broker.consume import expect
+from penstock.broker.interfaces.admin import AdminInterface
+from penstock.broker.interfaces.broker import Held
+from penstock.broker.publish import REFUSALS
+from penstock.broker.queue_cache import QueueCache
+from penstock.errors import (
+    ChildRefused,
+    Conflict,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidState,
+    NotFound,
+    PenstockError,
+    SignalsFull,
+    StoreError,
+    TokenExpired,
+    WaitsForItself,
+)
+from penstock.model.message import Draft, Flag, Moment, State, Verb
+from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
+from penstock.model.waiting import (
+    AwaitedOutcome,
+    Edge,
+    SignalAnswer,
+    SignalDraft,
+    StepLog,
+    StepRecord,
+    StepSave,
+    StepSaved,
+    StoredSignal,
+    Wait,
+    WaitPlan,
+)
+from penstock.retry import SAVE_STEP
+from penstock.rules import validation
+from penstock.rules.waiting import (
+    MAX_SIGNAL_BYTES,
+    MAX_WAITS,
+    WaitRequest,
+    check_signal,
+    decide_wait,
+)
+from penstock.store import Store
+
+TOKEN_VERSION = 1
+# Edges of a message that waited before its first delivery have no fence.
+PUBLISHED = 0
+DIGEST_BYTES = 16
+AdmitDraft = Callable[..., Awaitable[Entry]]
+
+
+class Waits:
+    """Lets runs wait, and lets others resume them."""
+
+    def __init__(
+        self, store: Store, directory: QueueCache, admin: AdminInterface, admit: AdmitDraft
+    ) -> None:
+        self.store = store
+        self.directory = directory
+        self.admin = admin
+        self.admit = admit
+        self.looking: asyncio.Task[None] | None = None
+        self.again = False
+
+    # Runs.
+
+    async def read_steps(self, held: Held) -> StepLog:
+        return await self.store.steps(held.id)
+
+    async def read_signals(self, held: Held) -> list[StoredSignal]:
+        return await self.store.signals(held.id)
+
+    async def save_step(
+        self,
+        held: Held,
+        step: StepRecord,
+        *,
+        draft: Draft | None = None,
+        consumes: int | None = None,
+        scope: str = "default",
+    ) -> StepRecord:
+        """Stores a step and returns it as stored. Raises LockLost if the lease is gone."""
+        entry = None if draft is None else await self.admit(draft, scope=scope)
+        save = StepSave(id=held.id, fence=held.fence, step=step, entry=entry, consumes=consumes)
+        retries = SAVE_STEP.begin()
+        while True:
+            try:
+                (saved,) = await self.store.save_steps([save])
+            except ChildRefused as error:
+                raise explain_refusal(error, [draft] if draft else []) from None
+            if saved.kind is not AnswerKind.BUSY or not await retries.again():
+                break
+        return expect_saved(saved, held.id)
+
+    def save_step_on(self, connection: object, held: Held, step: StepRecord) -> StepRecord:
+        """Stores a step when the caller commits. Raises LockLost."""
+        save = StepSave(id=held.id, fence=held.fence, step=step)
+        return expect_saved(self.store.save_step_on(connection, save), held.id)
+
+    async def asave_step_on(self, connection: object, held: Held, step: StepRecord) -> StepRecord:
+        """Does the same on an async connection."""
+        save = StepSave(id=held.id, fence=held.fence, step=step)
+        return expect_saved(await self.store.asave_step_on(connection, save), held.id)
+
+    async def suspend(self, held: Held, plan: WaitPlan, *, scope: str = "default") -> Answer:
+        """Ends the delivery until all holds of the plan have ended."""
+        children = [await self.admit(draft, scope=scope) for draft in plan.children]
+        request = WaitRequest(
+            reason=plan.reason,
+            holds=plan.holds,
+            steps=plan.steps,
+            children=tuple(children),
+            children_step=plan.children_step,
+        )
+        retries = SAVE_STEP.begin()
+        while True:
+            try:
+                answer = await self._suspend_once(held, request)
+            except ChildRefused as error:
+                raise explain_refusal(error, plan.children) from None
+            if answer.kind not in (AnswerKind.BUSY, AnswerKind.CHANGED):
+                break
+            if not await retries.again():
+                break
+        if answer.kind is AnswerKind.DONE:
+            self.look_soon()
+        return answer
+
+    async def _suspend_once(self, held: Held, request: WaitRequest) -> Answer:
+        (lease,) = await self.store.leases([Lock(held.id, held.fence)])
+        if lease is None:
+            lock = Lock(held.id, held.fence)
+            return (await self.store.explain([lock], [Verb.WAIT]))[0]
+        if lease.flags & Flag.FROM_DEAD:
+            raise InvalidState(f"message {held.id} was claimed from the dead letters; redrive it")
+        refuse_own_key(lease, request.children)
+        facts = await self.store.wait_facts(held.id, held.fence)
+        decided = decide_wait(lease, request, facts, MAX_WAITS)
+        if isinstance(decided, Wait):
+            return await self.store.wait(decided)
+        return (await self.store.settle([decided]))[0]
+
+    async def read_outcomes(self, held: Held) -> list[AwaitedOutcome]:
+        """Returns how the messages that one waited for have ended, with their results."""
+        return await self._read_ends(held.id, await self.store.edges(held.id))
+
+    async def read_parents(self, held: Held) -> list[AwaitedOutcome]:
+        """Returns how the messages that one waited for before its first delivery have ended."""
+        edges = await self.store.edges(held.id)
+        return await self._read_ends(held.id, [edge for edge in edges if edge.number == PUBLISHED])
+
+    async def _read_ends(self, id: int, edges: Sequence[Edge]) -> list[AwaitedOutcome]:
+        results = await self.store.awaited_results(id) if edges else {}
+        ended = {edge.awaited_id: edge.state for edge in edges if edge.state is not None}
+        ids = dict.fromkeys(edge.awaited_id for edge in edges)
+        return [AwaitedOutcome(each, ended.get(each), results.get(each)) for each in ids]
+
+    def look_soon(self) -> None:
+        """Resumes messages in the background, without waiting for the scheduler."""
+        if self.looking is not None and not self.looking.done():
+            self.again = True
+            return
+        self.looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        self.again = True
+        try:
+            while self.again:
+                self.again = (await self.store.look()).more or False
+        except StoreError:
+            # The scheduler looks every second, and reports outages.
+            self.again = False
+
+    async def close(self) -> None:
+        if self.looking is not None and not self.looking.done():
+            self.looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.looking
+
+    # Users.
+
+    async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog:
+        """Lists the stored steps of a message."""
+        record = await self.admin.get(reference, scope=scope)
+        return await self.store.steps(record.message.id)
+
+    async def signal(
+        self,
+        reference: int | str,
+        name: str,
+        body: bytes = b"null",
+        *,
+        key: str | None = None,
+        scope: str = "default",
+    ) -> SignalAnswer:
+        """Stores a signal for an unfinished message. It is durable on return."""
+        check_signal(name, body, key)
+        record = await self.admin.get(reference, scope=scope)
+        return await self._store_signal(
+            SignalDraft(id=record.message.id, name=name, body=body, key=key)
+        )
+
+    async def _store_signal(self, draft: SignalDraft) -> SignalAnswer:
+        answer = await self.store.signal(draft)
+        if answer.code is not None:
+            raise explain_signal(draft, answer)
+        self.look_soon()
+        return answer
+
+    async def redrive_from(
+        self, reference: int | str, step: str, *, scope: str = "default"
+    ) -> tuple[Published, list[StepRecord]]:
+        """Redrives a dead message without its steps from the first one of that name on."""
+        record = await self.admin.get(reference, scope=scope)
+        if record.state is not State.DEAD:
+            raise InvalidState(f"message {record.message.id} is {record.state}, not dead")
+        found = (await self.store.steps(record.message.id)).steps
+        first = next((each.position for each in found if each.name == step), None)
+        if first is None:
+            names = ", ".join(dict.fromkeys(each.name for each in found)) or "none"
+            raise NotFound(
+                f"message {record.message.id} has no step {validation.clip(step)}; it has: {names}"
+            )
+        forgotten = await self.store.forget_steps(record.message.id, first)
+        return await self.admin.redrive(record.message.id, scope=scope), forgotten
+
+    # Callback tokens.
+
+    async def make_token(self, held: Held, name: str, expires_at: Moment) -> str:
+        """Makes the token that lets its holder send one signal. Nothing is stored."""
+        check_signal(name, b"", None)
+        claims = f"{TOKEN_VERSION}.{held.id}.{expires_at}.{name}".encode()
+        digest = sign(await self.store.secret(), claims)
+        return urlsafe_b64encode(digest + claims).decode().rstrip("=")
+
+    async def signal_by_token(self, token: str, body: bytes) -> SignalAnswer:
+        """Stores the one signal of a token. A repetition is a duplicate."""
+        id, name, expires_at = await self._read_token(token)
+        if len(body) > MAX_SIGNAL_BYTES:
+            raise InvalidInput(f"a signal has at most {MAX_SIGNAL_BYTES} bytes")
+        if expires_at <= await self.store.now():
+            raise TokenExpired("the callback URL has expired")
+        draft = SignalDraft(id=id, name=name, body=body, key=f"token:{expires_at}")
+        answer = await self.store.signal(draft)
+        if answer.code == IdempotencyConflict.code:
+            return replace(answer, duplicate=True, code=None)
+        if answer.code in (InvalidState.code, NotFound.code):
+            raise TokenExpired("the message of this callback URL has ended")
+        if answer.code is not None:
+            raise explain_signal(draft, answer)
+        self.look_soon()
+        return answer
+
+    async def _read_token(self, token: str) -> tuple[int, str, Moment]:
+        try:
+            raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+            digest, claims = raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
+            version, id, expires_at, name = claims.decode().split(".", 3)
+            known = (int(version), int(id), int(expires_at))
+        except (ValueError, UnicodeDecodeError):
+            raise NotFound("no such callback URL") from None
+        if known[0] != TOKEN_VERSION or not compare_digest(
+            digest, sign(await self.store.secret(), claims)
+        ):
+            raise NotFound("no such callback URL")
+        return known[1], name, known[2]
+
+
+def expect_saved(saved: StepSaved, id: int) -> StepRecord:
+    """Returns the step as stored, or raises the error of the answer."""
+    expect(Answer(saved.kind, State.CLAIMED), id)
+    assert saved.step is not None
+    return saved.step
+
+
+def sign(secret: bytes, claims: bytes) -> bytes:
+    return make_hmac(secret, b"callback." + claims, sha256).digest()[:DIGEST_BYTES]
+
+
+def explain_signal(draft: SignalDraft, answer: SignalAnswer) -> PenstockError:
+    match answer.code:
+        case NotFound.code:
+            return NotFound(f"no message with id {draft.id}")
+        case InvalidState.code:
+            return InvalidState(f"message {draft.id} is {answer.state}; it takes no more signals")
+        case SignalsFull.code:
+            return SignalsFull(f"message {draft.id} has too many signals it has not received yet")
+        case IdempotencyConflict.code:
+            return IdempotencyConflict(
+                f"message {draft.id} has a signal {draft.name!r} with this key and another body"
+            )
+    return Conflict(f"message {draft.id}: {answer.code}")
+
+
+def explain_refusal(error: ChildRefused, drafts: object) -> PenstockError:
+    listed = list(drafts) if isinstance(drafts, (list, tuple)) else []
+    queue = listed[error.place].queue if error.place < len(listed) else "?"
+    known = REFUSALS.get(error.refused)
+    text = f"child {error.place + 1} in queue {queue!r} was refused: {error.refused}"
+    return known(text) if known is not None else error
+
+
+def refuse_own_key(lease: Lease, children: tuple[Entry, ...]) -> None:
+    """Refuses a child that could run only after the message that waits for it."""
+    own = lease.meta.ordering_key
+    for child in children:
+        if own is not None and (child.queue_id, child.ordering_key) == (lease.queue_id, own):
+            raise WaitsForItself(
+                f"message {lease.id} waits for a child with its own ordering key {own!r},"
+                " which runs after it; give the child another key"
+            )

@@ -1,0 +1,323 @@
+"""Workflows: publishes messages that wait for each other, and manages them together."""
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.broker.queue_cache import QueueCache
+from penstock.broker.waiting.dependencies import hold
+from penstock.errors import Busy, Conflict, IdempotencyConflict, InvalidState, NotFound
+from penstock.model.changes import Change
+from penstock.model.documents import Document
+from penstock.model.message import MICROS_PER_SECOND, NEVER, After, Moment, State
+from penstock.model.store_types import Entry
+from penstock.model.workflow import (
+    NodeDraft,
+    Workflow,
+    WorkflowNode,
+    WorkflowStart,
+    WorkflowState,
+    WorkflowView,
+)
+from penstock.rules import drafts, workflows
+from penstock.rules.items import copy_of
+from penstock.rules.validation import check_text, clip
+from penstock.store import Store
+
+WORKFLOW, OPEN, KEY = "workflow", "open_workflow", "workflow_key"
+NODE_HEADER = "penstock-node"
+PAGE = 1_000
+READ_BATCH = 500
+MAX_NAME = 200
+# The id of a node whose message is being published.
+UNKNOWN = 0
+# An ended workflow is kept as long as messages are by default.
+RETENTION_S = 7 * 86_400
+encode = msgspec.json.Encoder().encode
+
+
+class WorkflowKey(msgspec.Struct, frozen=True):
+    """Which workflow has a key, and which graph it has."""
+
+    id: str
+    digest: str
+
+
+class Workflows:
+    """The workflows of one tenant."""
+
+    def __init__(self, store: Store, directory: QueueCache, tenant: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.tenant = tenant
+
+    async def start(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> WorkflowStart:
+        """Publishes all nodes in one step. A key is unique while its workflow is stored."""
+        check_text("name", name, MAX_NAME)
+        workflows.check_graph(nodes)
+        now = await self.store.now()
+        id = f"{now:x}{secrets.token_hex(3)}"
+        flow = Workflow(
+            id=id,
+            name=name,
+            tenant=self.tenant,
+            scope=scope,
+            created_at=now,
+            correlation_id=correlation_id or f"workflow:{id}",
+            key=key or "",
+            digest=workflows.compute_digest(name, nodes),
+            nodes=tuple(make_node(node, UNKNOWN) for node in nodes),
+        )
+        entries = [await self._make_entry(flow, place, node) for place, node in enumerate(nodes)]
+        if key is not None:
+            check_text("key", key, MAX_NAME)
+            if (found := await self._find_key(flow)) is not None:
+                return found
+        return await self._publish(flow, entries)
+
+    async def _publish(self, flow: Workflow, entries: Sequence[Entry]) -> WorkflowStart:
+        created = self._make_document(WORKFLOW, flow, version=0)
+        opened = Document(kind=OPEN, name=self._name(flow.scope, flow.id), body=b"", version=0)
+        guards = [created, opened]
+        if flow.key:
+            holder = encode(WorkflowKey(flow.id, flow.digest))
+            guards.append(
+                Document(kind=KEY, name=self._name(flow.scope, flow.key), body=holder, version=0)
+            )
+        change = Change(guards=tuple(guards), entries=tuple(entries))
+        changed = await self.store.advance(change)
+        if changed is None:
+            if flow.key and (found := await self._find_key(flow)) is not None:
+                return found
+            raise Conflict(f"workflow {flow.name!r} was started by another request; try again")
+        if not changed.written:
+            refused = next(each for each in changed.published if each.code)
+            raise InvalidState(f"workflow {flow.name!r} was refused: {refused.code}")
+        ids = tuple(each.id for each in changed.published)
+        await self.save(with_ids(flow, ids), 1)
+        return WorkflowStart(flow.id, ids)
+
+    async def _find_key(self, flow: Workflow) -> WorkflowStart | None:
+        document = await self.store.document(KEY, self._name(flow.scope, flow.key))
+        if document is None:
+            return None
+        held = msgspec.json.decode(document.body, type=WorkflowKey)
+        if held.digest != flow.digest:
+            raise IdempotencyConflict(
+                f"key {flow.key!r} belongs to workflow {held.id} with another graph"
+            )
+        found, _ = await self.load(held.id, flow.scope)
+        return WorkflowStart(held.id, tuple(node.id for node in found.nodes), duplicate=True)
+
+    async def _make_entry(self, flow: Workflow, place: int, node: NodeDraft) -> Entry:
+        headers = {**(node.draft.headers or {}), NODE_HEADER: str(place)}
+        draft = replace(node.draft, correlation_id=flow.correlation_id, headers=headers)
+        queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
+        if (refusal := drafts.explain_refusal(queue)) is not None:
+            raise refusal
+        self.directory.check_schemas(draft, queue)
+        return hold(drafts.check_and_make_entry(draft, queue), workflows.make_after(node))
+
+    # Reading.
+
+    async def list_workflows(
+        self, *, state: WorkflowState | None = None, scope: str = "default"
+    ) -> list[Workflow]:
+        """Lists workflows, newest first. Their counts may lag by a second."""
+        prefix = self._name(scope, "")
+        found: list[Workflow] = []
+        after = prefix
+        while True:
+            page = await self.store.documents(WORKFLOW, after, PAGE)
+            fitting = [each for each in page if each.name.startswith(prefix)]
+            found += map(decode, fitting)
+            if len(fitting) < PAGE:
+                break
+            after = page[-1].name
+        chosen = [each for each in found if state in (None, each.state)]
+        return sorted(chosen, key=lambda each: (each.created_at, each.id), reverse=True)
+
+    async def get(self, id: str, *, scope: str = "default") -> WorkflowView:
+        """Returns a workflow with the present states of its nodes."""
+        flow, _ = await self.load(id, scope)
+        states = await self.read_states([node.id for node in flow.nodes])
+        current = replace(
+            flow,
+            state=workflows.find_state(flow, states) if has_ids(flow) else flow.state,
+            counts=workflows.count_states(states),
+        )
+        return WorkflowView(current, tuple(states))
+
+    async def load(self, id: str, scope: str) -> tuple[Workflow, int]:
+        document = await self.store.document(WORKFLOW, self._name(scope, id))
+        if document is None:
+            raise NotFound(f"no workflow with id {clip(id)}")
+        return decode(document), document.version or 0
+
+    async def read_states(self, ids: Sequence[int]) -> list[State | None]:
+        """Returns None for messages that have left the store."""
+        found: dict[int, State] = {}
+        for part in split(ids):
+            for record in await self.store.get_many(part):
+                found[record.message.id] = record.state
+        return [found.get(id) for id in ids]
+
+    # Changing.
+
+    async def cancel(self, id: str, *, scope: str = "default") -> int:
+        """Cancels what has not finished. Running nodes are asked to stop."""
+        flow, version = await self.load(id, scope)
+        if not await self.save(replace(flow, cancelled=True), version):
+            raise Busy(f"workflow {id} is changed by another request; try again")
+        states = await self.read_states([node.id for node in flow.nodes])
+        left = [
+            node.id
+            for node, state in zip(flow.nodes, states, strict=True)
+            if state is not None and not state.final
+        ]
+        # Children first: the end of a parent would cancel them for another reason.
+        for part in split(left[::-1]):
+            await self.store.cancel(part)
+        return len(left)
+
+    async def redrive(self, id: str, *, scope: str = "default") -> int:
+        """Runs dead nodes again, and publishes failed ones and what waited for them again."""
+        flow, version = await self.load(id, scope)
+        states = await self.read_states([node.id for node in flow.nodes])
+        if workflows.find_state(flow, states) is WorkflowState.RUNNING:
+            raise InvalidState(f"workflow {id} is running; redrive it when nothing of it runs")
+        again = workflows.list_to_repeat(flow, states)
+        dead = [
+            node.id
+            for place, node in enumerate(flow.nodes)
+            if states[place] is State.DEAD and place not in again
+        ]
+        if again:
+            await self._repeat(flow, version, again)
+        for part in split(dead):
+            await self.store.redrive(part)
+        return len(again) + len(dead)
+
+    async def _repeat(self, flow: Workflow, version: int, places: Sequence[int]) -> None:
+        entries = await self._copy_nodes(flow, places)
+        again = replace(
+            with_ids(flow, [UNKNOWN if at in places else n.id for at, n in enumerate(flow.nodes)]),
+            state=WorkflowState.RUNNING,
+            generation=flow.generation + 1,
+            cancelled=False,
+            ended_at=None,
+        )
+        opened = Document(kind=OPEN, name=self._name(flow.scope, flow.id), body=b"")
+        change = Change(
+            guards=(self._make_document(WORKFLOW, again, version=version),),
+            saves=(opened,),
+            entries=tuple(entries),
+        )
+        changed = await self.store.advance(change)
+        if changed is None or not changed.written:
+            raise Busy(f"workflow {flow.id} is changed by another request; try again")
+        new = dict(zip(places, (each.id for each in changed.published), strict=True))
+        ids = [new.get(place, node.id) for place, node in enumerate(flow.nodes)]
+        await self.save(with_ids(again, ids), version + 1)
+
+    async def _copy_nodes(self, flow: Workflow, places: Sequence[int]) -> list[Entry]:
+        """Copies the messages of nodes, with edges to each other and to what is finished."""
+        position = {place: number for number, place in enumerate(places)}
+        records = {
+            record.message.id: record
+            for part in split([flow.nodes[place].id for place in places])
+            for record in await self.store.get_many(part)
+        }
+        entries: list[Entry] = []
+        for place in places:
+            node = flow.nodes[place]
+            if node.id not in records:
+                raise InvalidState(f"message {node.id} of workflow {flow.id} has left the store")
+            message = records[node.id].message
+            queue = await self.directory.get_by_id(message.queue_id)
+            entry = drafts.make_entry(copy_of(message, queue.name, message.body), queue)
+            after = After(
+                entries=tuple(position[each] for each in node.after if each in position),
+                ids=tuple(flow.nodes[each].id for each in node.after if each not in position),
+                policy=node.policy,
+                need=node.need,
+                on_dead=node.on_dead,
+            )
+            entries.append(hold(replace(entry, max_depth=None), after if node.after else None))
+        return entries
+
+    async def save(self, flow: Workflow, version: int) -> bool:
+        """Saves a workflow unless another process has changed it."""
+        document = self._make_document(WORKFLOW, flow, version=version)
+        (saved,) = await self.store.save_documents([document])
+        return saved
+
+    async def end(self, flow: Workflow, version: int, now: Moment) -> bool:
+        """Saves the end of a workflow. It and its key are kept for a while."""
+        until = now + RETENTION_S * MICROS_PER_SECOND
+        saves = []
+        if flow.key:
+            holder = encode(WorkflowKey(flow.id, flow.digest))
+            name = self._name(flow.scope, flow.key)
+            saves.append(Document(kind=KEY, name=name, body=holder, expires_at=until))
+        change = Change(
+            guards=(self._make_document(WORKFLOW, flow, version=version, expires_at=until),),
+            saves=tuple(saves),
+            deletes=((OPEN, self._name(flow.scope, flow.id)),),
+        )
+        return await self.store.advance(change) is not None
+
+    def _make_document(
+        self, kind: str, flow: Workflow, *, version: int, expires_at: Moment = NEVER
+    ) -> Document:
+        return Document(
+            kind=kind,
+            name=self._name(flow.scope, flow.id),
+            body=encode(flow),
+            version=version,
+            expires_at=expires_at,
+        )
+
+    def _name(self, scope: str, name: str) -> str:
+        return f"{self.tenant}/{scope}/{name}"
+
+
+def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
+    nodes = tuple(replace(node, id=id) for node, id in zip(flow.nodes, ids, strict=True))
+    return replace(flow, nodes=nodes)
+
+
+def has_ids(flow: Workflow) -> bool:
+    """False until the start has recorded the messages that it published."""
+    return all(node.id != UNKNOWN for node in flow.nodes)
+
+
+def split(ids: Sequence[int]) -> list[Sequence[int]]:
+    return [ids[first : first + READ_BATCH] for first in range(0, len(ids), READ_BATCH)]
+
+
+def make_node(node: NodeDraft, id: int) -> WorkflowNode:
+    return WorkflowNode(
+        id=id,
+        queue=node.draft.queue,
+        type=node.draft.type,
+        after=node.after,
+        policy=node.policy,
+        need=node.need,
+        on_dead=node.on_dead,
+        label=node.label,
+    )
+
+
+def decode(document: Document) -> Workflow:
+    return msgspec.json.decode(document.body, type=Workflow)
