@@ -21,7 +21,7 @@ ROUTING = (
     Mutation("fanouts_ignore_their_guard", "stores/postgres/statements.sql", "publish_fanout",
              "WHERE version = coalesce((", "WHERE version >= coalesce((", conformance("units")),
     Mutation("copies_share_one_queue", "broker/broadcast/fanout.py", "make_children",
-             "queue_id=queue.id", "queue_id=made[-1].queue_id", conformance("broadcast")),
+             "queue_id=each.queue.id", "queue_id=made[-1].queue_id", conformance("broadcast")),
     Mutation("catching_up_repeats", "agents/broadcast_follower.py", "_is_missing",
              "and fan < subscription.version", "", conformance("broadcast")),
     Mutation("recent_ends_are_not_beyond_the_feed", "stores/postgres/statements.sql", "recent",
