@@ -160,7 +160,7 @@ HTTP = (
     Mutation("result_not_required", "http/handlers/complete.py", "check_result",
              "if queue.settings.require_result:", "if False:", "tests/http/test_codeq.py"),
     Mutation("inactive_is_active", "http/auth/introspection.py", "",
-             'if told.get("active") is not True:', "if False:", IDENTITY),
+             'if answer.get("active") is not True:', "if False:", IDENTITY),
     Mutation("tenant_of_nobody", "http/auth/identity.py", "read_tenant",
              "if not isinstance(tenant, str) or not NAME.fullmatch(tenant):",
              "if not isinstance(tenant, str):", IDENTITY),

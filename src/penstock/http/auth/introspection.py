@@ -25,20 +25,23 @@ class Introspection:
         assert believed.introspect_url is not None
         who = b64encode(f"{believed.introspect_client}:{believed.introspect_secret}".encode())
         basic = {"Authorization": f"Basic {who.decode()}"}
-        told = await fetch(
+        answer = await fetch(
             "POST",
             believed.introspect_url,
             data={"token": token, "token_type_hint": "access_token"},
             headers=basic if believed.introspect_client else None,
         )
-        if not isinstance(told, dict):
+        if not isinstance(answer, dict):
             raise IdentityUnavailable("token introspection did not return a JSON object")
-        if told.get("active") is not True:
+        if answer.get("active") is not True:
             raise Unauthenticated("token is not active")
-        expires = told.get("exp", self.now() + BELIEVED_FOR)
+        expires = answer.get("exp", self.now() + BELIEVED_FOR)
         if not is_moment(expires) or expires <= self.now():
             raise Unauthenticated("token has expired")
-        claims = {**told, "sub": told.get("sub") or told.get("client_id") or told.get("username")}
+        claims = {
+            **answer,
+            "sub": answer.get("sub") or answer.get("client_id") or answer.get("username"),
+        }
         until = min(float(expires), self.now() + BELIEVED_FOR)
         return make_identity(claims, believed, until, kind="opaque")
 
@@ -56,14 +59,14 @@ class AccountLookup:
     async def identify(self, token: str) -> Identity:
         believed = self.believed
         assert believed.introspect_url is not None
-        told = await fetch(
+        answer = await fetch(
             "POST",
             believed.introspect_url,
             refusals=(400, 401, 403, 404),
             params={"key": believed.introspect_secret} if believed.introspect_secret else None,
             json={"idToken": token},
         )
-        users = told.get("users") if isinstance(told, dict) else None
+        users = answer.get("users") if isinstance(answer, dict) else None
         if not isinstance(users, list) or not all(isinstance(user, dict) for user in users):
             raise IdentityUnavailable("account lookup did not return a list of users")
         if not users or users[0].get("status", "ACTIVE") != "ACTIVE":

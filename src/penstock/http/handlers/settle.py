@@ -67,9 +67,9 @@ class Settling(Generic[Sent]):
         ]
         answers = await self.act(call.broker, held) if held else []
         await self.tell(call, [lock for lock, _ in held], answers)
-        told = iter(answers)
+        settled = iter(answers)
         items = [
-            make_outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read
+            make_outcome(lock, next(settled) if isinstance(lock, Lock) else None) for lock in read
         ]
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)

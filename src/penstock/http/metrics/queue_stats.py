@@ -121,11 +121,11 @@ class QueueStatsSampler:
     every = 5.0
 
     def __init__(
-        self, counts: QueueCounts, paces: QueueRates, told: Callable[[HistoryRow], None]
+        self, counts: QueueCounts, paces: QueueRates, on_row: Callable[[HistoryRow], None]
     ) -> None:
         self.counts = counts
         self.paces = paces
-        self.told = told
+        self.on_row = on_row
 
     async def tick(self) -> float:
         if time.monotonic() - self.counts.asked_at > IDLE_TIMEOUT_S:
@@ -135,5 +135,5 @@ class QueueStatsSampler:
         await self.counts.get_snapshot()
         self.counts.asked_at = asked_at
         for row in await self.paces.read():
-            self.told(row)
+            self.on_row(row)
         return self.every

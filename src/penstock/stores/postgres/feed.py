@@ -46,11 +46,11 @@ async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
     messages, message = await read_page(tx, MESSAGES, cursor.message, horizon, limit)
-    history, told = await read_page(tx, HISTORY, cursor.history, horizon, limit)
+    history, reached = await read_page(tx, HISTORY, cursor.history, horizon, limit)
     return Feed(
         [make_feed_message(row[:-1]) for row in messages],
         [make_history_row(row[:-1]) for row in history],
-        Cursor(epoch, message, told),
+        Cursor(epoch, message, reached),
     )
 
 
@@ -59,9 +59,9 @@ async def read_heads(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Hea
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
     messages, message = await read_page(tx, HEADS, cursor.message, horizon, limit)
-    rows, told = await read_page(tx, HISTORY, cursor.history, horizon, limit)
+    rows, reached = await read_page(tx, HISTORY, cursor.history, horizon, limit)
     history = [make_history_row(row[:-1]) for row in rows]
-    return await make_head_feed(tx, messages, history, Cursor(epoch, message, told))
+    return await make_head_feed(tx, messages, history, Cursor(epoch, message, reached))
 
 
 async def read_page(

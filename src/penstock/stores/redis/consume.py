@@ -157,11 +157,11 @@ class RedisConsume:
         if not words:
             return []
         now, found = await self.database.run("leases", *words)
-        return [decode_lease(told, int(now)) if told else None for told in found]
+        return [decode_lease(fields, int(now)) if fields else None for fields in found]
 
     async def expired_leases(self, limit: int) -> Sweep:
         now, found = await self.database.run("leases", "expired", limit)
-        return Sweep(int(now), [decode_lease(told, int(now)) for told in found])
+        return Sweep(int(now), [decode_lease(fields, int(now)) for fields in found])
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
         words: list[Any] = []
@@ -242,8 +242,8 @@ def decode_answers(text: str | None) -> bytes:
     return b"" if text is None else b"t" + text.encode()
 
 
-def decode_lease(told: list[Any], now: int) -> Lease:
-    id, text, lease_until, head, reason, rows = told
+def decode_lease(fields: list[Any], now: int) -> Lease:
+    id, text, lease_until, head, reason, rows = fields
     held = decode_held(text)
     parked, first = 0, held.claimed_at
     for row in rows:

@@ -88,7 +88,9 @@ class RedisRecords:
     async def get_encoded(self, ids: Sequence[bytes]) -> list[Record]:
         found = await self.database.run("get", 0, *ids) if ids else []
         return [
-            decode_record(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
+            decode_record(int(id, 16), fields)
+            for id, fields in zip(ids, found, strict=True)
+            if fields
         ]
 
     async def scan(self, scan: Scan) -> ScanPage:

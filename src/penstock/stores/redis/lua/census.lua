@@ -73,6 +73,6 @@ local rows = call('XRANGE', history, '(' .. ARGV[3] .. '-0', last_row .. '-0', '
 for _, entry in ipairs(rows) do count_row(entry[2][2]) end
 local row = #rows == limit and match(rows[limit][1], '^%d+') or last_row
 
-local told = {}
-for _, tally in pairs(tallies) do told[#told + 1] = tally end
-return {whole(reached), row, told}
+local listed = {}
+for _, tally in pairs(tallies) do listed[#listed + 1] = tally end
+return {whole(reached), row, listed}

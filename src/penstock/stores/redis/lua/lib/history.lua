@@ -30,7 +30,7 @@ local function record(t, verb, state, also)
 end
 
 -- Returns the verb, state and fence of a row.
-local function told(row)
+local function parse_row(row)
     local verb, state, reasons, errors, rest = match(row, ROW)
     return verb, state, match(row, '^%d+', rest + (tonumber(reasons) or 0) + (tonumber(errors) or 0))
 end

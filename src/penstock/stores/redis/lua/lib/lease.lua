@@ -50,7 +50,7 @@ local function explain(id, fence, verb)
     if text and match(text, '^%d+') == fence then return 'changed' end
     local once = false
     for _, row in ipairs(rows_of(id)) do
-        local done, state, by = told(row[2])
+        local done, state, by = parse_row(row[2])
         if by == fence then
             if done == verb then return 'already ' .. state end
             once = true

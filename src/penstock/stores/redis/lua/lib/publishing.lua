@@ -96,11 +96,11 @@ local function publish_bare(group)
     return '= ' .. hex(last - count + 1) .. ' ' .. count
 end
 
--- Returns the outcome of a duplicate or refused entry, otherwise nil. `told` has what the same
+-- Returns the outcome of a duplicate or refused entry, otherwise nil. `earlier` has what the same
 -- call is about to write.
-local function seen_before(group, told)
+local function seen_before(group, earlier)
     if group.dedup == '' then return nil end
-    local digest = told and told['d' .. group.dedup]
+    local digest = earlier and earlier['d' .. group.dedup]
     local id, expires = '', NEVER
     if not digest then
         local text = call('HGET', dedup, group.dedup)
@@ -111,9 +111,9 @@ local function seen_before(group, told)
     return digest == group.digest and 'd ' .. id or 'IDEMPOTENCY_CONFLICT'
 end
 
-local function name_taken(group, told)
+local function name_taken(group, earlier)
     if group.name == '' then return false end
-    return told and told['n' .. group.name] or call('HEXISTS', name, group.name) == 1
+    return earlier and earlier['n' .. group.name] or call('HEXISTS', name, group.name) == 1
 end
 
 local function depth_of(queue)
@@ -121,9 +121,9 @@ local function depth_of(queue)
     return call('ZLEXCOUNT', ready, from, to) + call('ZLEXCOUNT', scheduled, from, to)
 end
 
-local function is_full(group, told)
+local function is_full(group, earlier)
     if not group.max_depth or (group.state or '') ~= '' then return false end
-    return depth_of(group.queue) + (told and told[group.queue] or 0) >= group.max_depth
+    return depth_of(group.queue) + (earlier and earlier[group.queue] or 0) >= group.max_depth
 end
 
 local function is_stale(group)
@@ -134,12 +134,12 @@ local function is_stale(group)
     return false
 end
 
-local function refusal(group, told)
+local function refusal(group, earlier)
     if is_stale(group) then return 'STALE' end
-    local seen = seen_before(group, told)
+    local seen = seen_before(group, earlier)
     if seen then return seen end
-    if name_taken(group, told) then return 'NAME_TAKEN' end
-    if group.overflow == 'reject' and is_full(group, told) then return 'QUEUE_FULL' end
+    if name_taken(group, earlier) then return 'NAME_TAKEN' end
+    if group.overflow == 'reject' and is_full(group, earlier) then return 'QUEUE_FULL' end
     return nil
 end
 
@@ -229,16 +229,16 @@ end
 
 -- Returns the refusals without writing anything.
 local function refusals(groups)
-    local told, outcomes, any = {}, {}, false
+    local earlier, outcomes, any = {}, {}, false
     for _, group in ipairs(groups) do
         for _ = group.first, group.last do
-            local refused = refusal(group, told)
+            local refused = refusal(group, earlier)
             if refused and sub(refused, 1, 2) == 'd ' then refused = nil end
             outcomes[#outcomes + 1] = refused or ''
             any = any or refused
-            if group.dedup ~= '' then told['d' .. group.dedup] = group.digest end
-            if group.name ~= '' then told['n' .. group.name] = true end
-            told[group.queue] = (told[group.queue] or 0) + 1
+            if group.dedup ~= '' then earlier['d' .. group.dedup] = group.digest end
+            if group.name ~= '' then earlier['n' .. group.name] = true end
+            earlier[group.queue] = (earlier[group.queue] or 0) + 1
         end
     end
     return any and outcomes
