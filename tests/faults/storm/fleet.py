@@ -69,9 +69,9 @@ class Child:
         """Every thread of it is stopped."""
         try:
             tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
-            return all(state(task) in "TZX" for task in tasks)
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return True
+        return all(state(task) in "TZX" for task in tasks)
 
     def ask(self) -> None:
         """To come to an end by itself."""
@@ -216,4 +216,8 @@ def open_handle(pid: int) -> int:
 
 def state(task: Path) -> str:
     """The kernel's letter: T is stopped, Z and X are gone."""
-    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        # It ended before or while it was read.
+        return "X"
