@@ -23,6 +23,7 @@ from tests.faults.storm.storm import Outcome, Storm
 from tests.servers.server import Unavailable
 
 SECONDS = 60.0
+RECLAIM_WITHIN_S = 2.0
 LEAST = 5.0
 EXAMPLES = 10
 GROUNDS: dict[Stores, Callable[[Path], Ground]] = {
@@ -64,6 +65,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="repeats the plan of another storm")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for its files")
     parser.add_argument("--workers", choices=["core", "real", "both"], default="both")
+    parser.add_argument(
+        "--reclaim-within", type=float, default=RECLAIM_WITHIN_S, metavar="SECONDS",
+        help="how late an expired lease may be reclaimed",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the whole outcome as JSON")
     asked = parser.parse_args(arguments)
     if asked.keep and asked.keep.exists():
@@ -78,7 +83,8 @@ async def rage(asked: argparse.Namespace, directory: Path, seed: int) -> tuple[S
         scene = Scene(directory, asked.store, tuple(ground.urls), seed, asked.workers)
         scene.history.mkdir()
         scene.logs.mkdir()
-        return scene, await Storm(scene, ground, asked.seconds, asked.workers).run()
+        storm = Storm(scene, ground, asked.seconds, asked.workers, asked.reclaim_within)
+        return scene, await storm.run()
 
 
 def json(outcome: Outcome, scene: Scene) -> str:

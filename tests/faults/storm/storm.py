@@ -68,9 +68,12 @@ class Outcome(Struct, frozen=True):
 
 
 class Storm:
-    def __init__(self, scene: Scene, ground: Ground, seconds: float, workers: Workers) -> None:
+    def __init__(
+        self, scene: Scene, ground: Ground, seconds: float, workers: Workers, reclaim_within: float
+    ) -> None:
         self.scene = scene
         self.ground = ground
+        self.plan = replace(ground.weather.plan, reclaim_within=reclaim_within)
         self.seconds = seconds
         self.recorder = Recorder(scene.history, "storm")
         self.fleet = Fleet(scene, self.recorder, FLEETS[scene.store, workers])
@@ -107,7 +110,7 @@ class Storm:
 
     async def begin(self, broker: Broker) -> list[Schedule]:
         schedules = await set_up(broker)
-        self.recorder.write([self.ground.weather.plan, *map(limits, await broker.admin.queues())])
+        self.recorder.write([self.plan, *map(limits, await broker.admin.queues())])
         return schedules
 
     async def rage(self) -> None:
