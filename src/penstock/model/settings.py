@@ -232,10 +232,6 @@ def get_preset(name: str) -> QueueSettings:
         ) from None
 
 
-# Settings as other systems spell them.
-WORDS = {"consumer_mode": "kind"}
-
-
 def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
     """Returns the settings with `changes` merged in. Nested settings are merged, not replaced."""
     changes = translate_words(changes)
@@ -243,8 +239,7 @@ def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
     if isinstance(attempts := changes.get("max_attempts"), int) and settings.max_deliveries:
         # Keeps max_deliveries above max_attempts, or the added attempts would never happen.
         merged["max_deliveries"] = settings.max_deliveries - settings.max_attempts + attempts
-    for given, value in changes.items():
-        name = WORDS.get(given, given)
+    for name, value in changes.items():
         old = merged.get(name)
         laid_over = isinstance(old, dict) and isinstance(value, dict)
         merged[name] = {**merged[name], **value} if laid_over else value
