@@ -217,6 +217,19 @@ async def test_a_dry_run_writes_nothing_and_tells_what_would_happen(stage: Stage
     assert (early.name, early.seen, early.matched, early.never) == ("early", 1, 1, False)
 
 
+async def test_coverage_counts_what_a_rule_routed_to_another_queue(stage: Stage) -> None:
+    await stage.queue("vip")
+    await stage.queue("audit")
+    await add_rule(stage, type="a", do=[{"copy": "audit"}, {"route": "vip"}])
+    await add_rule(stage, "never", type="c", do=[{"route": "vip"}])
+    for each in "ab":
+        await stage.publish(type=each)
+    covered = await stage.broker.rules.coverage()
+    assert {each.name: (each.seen, each.matched) for each in covered} == {
+        "r": (1, 1), "never": (0, 0),
+    }  # fmt: skip
+
+
 async def test_a_rule_asks_a_person_and_the_message_goes_its_own_way(stage: Stage) -> None:
     inbox = inbox_of(stage)
     spec = {"title": "Order {{order}}?", "assign": {"roles": ["fraud"]}}

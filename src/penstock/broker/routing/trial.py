@@ -1,7 +1,7 @@
 """Tries rules on stored messages without writing anything: dry run and coverage."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -139,6 +139,8 @@ def cover_rules(
             continue
         for record, queue, draft in list_candidates(trigger, directory, records):
             count_verdicts(fitting, record, queue, draft, counts)
+            if trigger is Trigger.PUBLISHED and draft.path:
+                count_routed({rule.name: rule for rule in fitting}, queue, draft, counts)
     return [
         RuleCoverage(
             name=rule.name,
@@ -173,3 +175,15 @@ def count_verdicts(
         counts[rule.name]["shadowed" if verdict == "match" and taken else verdict] += 1
         if verdict == "match" and rule.stored.active and not rule.stored.rule.proceed:
             taken = True
+
+
+def count_routed(
+    rules: Mapping[str, CompiledRule], queue: Queue, draft: Draft, counts: dict[str, Counter[str]]
+) -> None:
+    """Counts the rule that routed a message here from a queue in which it is no longer found."""
+    name, _, _ = draft.path[-1].rpartition("@")
+    rule = rules.get(name)
+    if rule is None or rule.concerns(queue.name, draft.type):
+        return
+    if any(action.route == queue.name for action in rule.stored.rule.do):
+        counts[name].update(("seen", "match"))
