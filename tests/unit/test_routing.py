@@ -181,7 +181,10 @@ def test_a_condition_that_iterates_too_often_is_an_error() -> None:
         ({"do": [{"dead": "Too bad"}]}, "is not a reason"),
         ({"do": [{"archive": False}]}, "action 1: archive must be true"),
         ({"on": "completed", "do": [{"archive": True}]}, "needs an action 'route' or 'copy'"),
-        ({"whn": "true"}, "unknown field"),
+        ({"whn": "true"}, "rule 'r': Object contains unknown field `whn`; known are on, queue,"),
+        ({"do": [{"cpy": "b"}]}, "do[0]: Object contains unknown field `cpy`; known are route,"),
+        ({"do": [{"escalate": {"b": 1}}]}, "unknown field `b`; known are by, priority, tier"),
+        ({"on": "complete"}, "on: Invalid enum value 'complete'; known are published, completed"),
     ],
 )  # fmt: skip
 def test_a_rule_with_a_mistake_is_refused_with_its_place(given: Any, text: str) -> None:
@@ -198,6 +201,20 @@ def test_a_circle_of_unconditional_routes_is_refused() -> None:
     check_cycles(rules[0], rules, places)
     closing = parse_rule({"name": "z", "queue": "c", "do": [{"route": "a"}]})
     with pytest.raises(InvalidInput, match="circle of routes without conditions"):
+        check_cycles(closing, rules, places)
+
+
+def test_many_ways_to_the_same_queue_are_followed_once() -> None:
+    steps = [(f"{level}{here}", f"{level + 1}{there}")
+             for level in range(40) for here in "ab" for there in "ab"]  # fmt: skip
+    rules = [
+        parse_rule({"name": f"r{number}", "queue": start, "do": [{"route": end}]})
+        for number, (start, end) in enumerate(steps)
+    ]
+    places = [("default", name) for name in dict.fromkeys(name for step in steps for name in step)]
+    check_cycles(rules[0], rules, places)
+    closing = parse_rule({"name": "z", "queue": "40a", "do": [{"route": "0a"}]})
+    with pytest.raises(InvalidInput, match=r"0a -> 1. -> .* -> 40a -> 0a$"):
         check_cycles(closing, rules, places)
 
 

@@ -23,6 +23,12 @@ from penstock.rules.validation import check_number, check_text, clip
 NAME = re.compile(NAME_PATTERN)
 TARGET = re.compile(rf"(?:(?P<scope>{NAME_PATTERN}):)?(?P<queue>{NAME_PATTERN})")
 REASON = re.compile(r"[a-z0-9_]{1,64}")
+INDEX = re.compile(r"\[\d+\]")
+FIELDS_BY_PLACE = {
+    "": Rule.__struct_encode_fields__,
+    "do": Action.__struct_encode_fields__,
+    "do.escalate": Escalation.__struct_encode_fields__,
+}
 MAX_ORDER = 1_000_000
 MAX_LIMIT = 1_000_000
 MAX_DESCRIPTION_LENGTH = 1_000
@@ -38,9 +44,27 @@ def parse_rule(given: "Rule | Mapping[str, Any]") -> Rule:
     try:
         rule = msgspec.convert(dict(given), Rule)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"rule: {error}") from None
+        raise InvalidInput(f"rule{describe_name(given)}: {explain_invalid(error)}") from None
     check_rule(rule)
     return rule
+
+
+def describe_name(given: Mapping[str, Any]) -> str:
+    return f" {clip(given['name'])}" if "name" in given else ""
+
+
+def explain_invalid(error: msgspec.ValidationError) -> str:
+    """Adds the words that a rule knows to an error about an unknown one."""
+    text, _, place = str(error).partition(" - at ")
+    place = place.strip("`").removeprefix("$.")
+    known: Iterable[str] = ()
+    if text.startswith("Object contains unknown field"):
+        fields = FIELDS_BY_PLACE.get(INDEX.sub("", place), ())
+        known = [each for each in fields if each != "scope"]
+    elif place == "on":
+        known = list(Trigger)
+    hint = f"; known are {', '.join(known)}" if known else ""
+    return f"{place + ': ' if place else ''}{text}{hint}"
 
 
 def check_rule(rule: Rule) -> None:
@@ -239,12 +263,13 @@ def is_trusted(source: str, scope: str, queue: str, trusts: Iterable[Trust]) -> 
 def check_cycles(rule: Rule, others: Iterable[Rule], queues: Iterable[Place]) -> None:
     """Refuses a rule that closes a circle of routes without conditions."""
     rules = [rule, *(each for each in others if each.name != rule.name or each.scope != rule.scope)]
+    routing = [(each, set(list_routes(each))) for each in rules if is_unconditional(each)]
     edges: dict[Place, set[Place]] = {}
     for place in queues:
         scope, name = place
-        for each in rules:
-            if each.scope == scope and is_unconditional(each) and match_glob(each.queue, name):
-                edges.setdefault(place, set()).update(list_routes(each))
+        for each, targets in routing:
+            if targets and each.scope == scope and match_glob(each.queue, name):
+                edges.setdefault(place, set()).update(targets)
     circle = find_circle(edges)
     if circle:
         names = " -> ".join(name if scope == rule.scope else f"{scope}:{name}"
@@ -266,21 +291,23 @@ def list_routes(rule: Rule) -> Iterator[Place]:
 
 
 def find_circle(edges: Mapping[Place, set[Place]]) -> list[Place]:
-    """Returns the queues of a circle, the first one again at its end, or nothing."""
+    """Returns the queues of a circle, the first one again at its end, or nothing.
+
+    Each route is followed once. A queue that routes to itself is no circle: a glob may match the
+    target of its own rule.
+    """
     done: set[Place] = set()
     for start in edges:
-        trail: list[Place] = []
-        stack = [(start, 0)]
-        while stack:
-            place, depth = stack.pop()
-            del trail[depth:]
-            if place in trail:
-                return [*trail[trail.index(place) :], place]
-            if place in done:
-                continue
-            trail.append(place)
-            nexts = [each for each in edges.get(place, ()) if each != place]
-            stack += [(each, depth + 1) for each in nexts]
-            if not nexts:
+        trail = {start: iter(edges[start])}
+        while trail:
+            place, following = next(reversed(trail.items()))
+            after = next(following, None)
+            if after is None:
                 done.add(place)
+                del trail[place]
+            elif after in trail and after != place:
+                places = list(trail)
+                return [*places[places.index(after) :], after]
+            elif after not in done and after != place:
+                trail[after] = iter(edges.get(after, ()))
     return []
