@@ -148,7 +148,7 @@ async def test_only_broadcast_queues_have_subscriptions_and_only_they_feed_them(
     stage: Stage,
 ) -> None:
     await broadcast(stage, "a")
-    with pytest.raises(InvalidState, match="kind is not 'broadcast'"):
+    with pytest.raises(InvalidState, match="kind is 'competing', not 'broadcast'"):
         await stage.broker.broadcasts.subscribe("default", "a")
     with pytest.raises(Forbidden, match="publish to 'events'"):
         await stage.publish(queue="events/a")

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, get_args
@@ -46,10 +47,13 @@ SCOPED = (
 )  # fmt: skip
 # Arguments that an audit entry records. Bodies and settings are never recorded.
 NAMES = ("queue", "queues", "name", "new_name", "id", "ids", "reference", "references", "trusted")
-INVALID_STATE_ADVICE = {
-    "message": "run `penstock show` to see its history",
-    "queue": "run `penstock queue delete --force` to cancel them first",
-}
+INVALID_STATE_ADVICE = (
+    (re.compile("message "), "run `penstock show` to see its history"),
+    (
+        re.compile("queue .* has unfinished messages"),
+        "run `penstock queue delete --force` to cancel them first",
+    ),
+)
 
 
 class CommandContext:
@@ -178,5 +182,6 @@ def find_advice(error: PenstockError) -> str | None:
     if first == "no" and second in LISTS:
         return f"run `{LISTS[second]}` to see what exists"
     if isinstance(error, InvalidState):
-        return INVALID_STATE_ADVICE.get(first)
+        found = (advice for text, advice in INVALID_STATE_ADVICE if text.match(str(error)))
+        return next(found, None)
     return ADVICE.get(error.code)

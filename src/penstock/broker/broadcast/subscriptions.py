@@ -119,7 +119,8 @@ class Broadcasts:
         queue = await self.admin.queue(name, scope=scope)
         if queue.settings.kind != "broadcast":
             raise InvalidState(
-                f"queue {name!r} has no subscriptions; its setting kind is not 'broadcast'"
+                f"queue {name!r} takes no subscriptions: its setting kind is"
+                f" {queue.settings.kind!r}, not 'broadcast'"
             )
         return queue
 

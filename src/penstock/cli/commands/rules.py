@@ -1,7 +1,8 @@
 """The `rule` commands."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from penstock.errors import InvalidInput
 from penstock.model.routing import Action, Rule, RuleCoverage, RuleTest, StoredRule
 from penstock.rules.durations import parse_seconds
 from penstock.rules.rule_checks import parse_rule
+from penstock.rules.validation import clip
 
 last_option = click.option(
     "--last", default=1_000, show_default=True, type=click.IntRange(1, 10_000),
@@ -48,7 +50,22 @@ def read_rules(path: Path, scope: str) -> list[Rule]:
     tables = given.get("rule", [given]) if isinstance(given, dict) else given
     if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         raise InvalidInput(f"{path.name} has no [[rule]] table")
-    return [parse_rule({"scope": scope, **each}) for each in tables]
+    rules = []
+    for each in tables:
+        with name_rule(each.get("name")):
+            rules.append(parse_rule({"scope": scope, **each}))
+    return rules
+
+
+@contextmanager
+def name_rule(name: object) -> Iterator[None]:
+    """Say in an error which rule of the file it is about."""
+    try:
+        yield
+    except InvalidInput as error:
+        if name is None or clip(name) in str(error):
+            raise
+        raise InvalidInput(f"rule {clip(name)}: {error}") from None
 
 
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -66,7 +83,8 @@ def add(session: CommandContext, file: Path) -> None:
 
     async def work(broker: Broker) -> list[StoredRule]:
         for each in rules:
-            await broker.rules.check(each)
+            with name_rule(each.name):
+                await broker.rules.check(each)
         return [await broker.rules.save(each) for each in rules]
 
     saved = session.run(work, create=True)
