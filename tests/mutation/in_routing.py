@@ -3,6 +3,7 @@
 from tests.mutation.mutation import Mutation, conformance
 
 UNIT = "tests/unit/test_routing.py"
+CRASHES = "tests/agents/test_govern_crash_points.py"
 
 ROUTING = (
     Mutation("units_forget_their_copies", "stores/sql/publish.py", "publish_checked",
@@ -51,4 +52,17 @@ ROUTING = (
              "if trigger is Trigger.PUBLISHED and draft.path:", "if False:", conformance("rules")),
     Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
              "if any(copy.after for copy in copies):", "if False:", conformance("rules")),
+    Mutation("duplicates_write_their_copies", "stores/sql/publish.py", "publish_checked",
+             "return seen",
+             "await publish_copies(tx, entry.unit.copies if entry.unit else ()); return seen",
+             CRASHES),
+    Mutation("ends_fire_before_the_cursor_moves", "agents/rule_follower.py", "_look_surely",
+             "if not await self._write(change):",
+             "await self._write(Change(entries=change.entries))\n"
+             "        if not await self._write(replace(change, entries=())):", CRASHES),
+    Mutation("catching_up_copies_before_the_cursor_moves", "agents/broadcast_follower.py",
+             "_catch_up", "return await self.store.advance(change) is not None",
+             "await self.store.advance(Change(entries=change.entries))\n"
+             "        return await self.store.advance(replace(change, entries=())) is not None",
+             CRASHES),
 )  # fmt: skip
