@@ -27,3 +27,12 @@ def test_a_step_needs_a_pattern_or_a_spec(terminal: Terminal) -> None:
     assert "give either --pattern or --spec" in terminal.call("inbox", "request", code=1).err
     assert "is not a JSON object" in terminal.call("inbox", "request", "--spec", "[", code=1).err
     assert "no human step with id 7" in terminal.call("inbox", "show", "7", code=1).err
+
+
+def test_a_pattern_is_read_from_a_file(terminal: Terminal) -> None:
+    terminal.write("refund.json", '{"title": "Refund {{amount}}?"}')
+    saved = terminal.call("pattern", "save", "refund", "refund.json").out
+    assert saved == "pattern refund is saved as version 1\n"
+    terminal.write("refund.json", "refund")
+    error = terminal.call("pattern", "save", "refund", "refund.json", code=1).err
+    assert "refund.json is not a JSON object" in error

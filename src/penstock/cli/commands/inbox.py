@@ -1,6 +1,8 @@
 """The `inbox`, `decide` and `pattern` commands: human steps on the command line."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -181,7 +183,7 @@ def comment(session: CommandContext, id: int, text: str) -> None:
 
 @command(inbox, "request")
 @click.option("--pattern", help="Name of the pattern to use.")
-@click.option("--spec", help="The spec as JSON.")
+@click.option("--spec", help="The spec as JSON, or a file of it.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 def request(
     session: CommandContext, pattern: str | None, spec: str | None, given: Sequence[str]
@@ -210,10 +212,18 @@ def request(
 
 
 def read_spec(text: str) -> HumanSpec:
+    return parse_spec(read_fields(text))
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """Read a spec that is given as JSON, or as the path of a file with it."""
+    source = "the spec"
+    if not text.lstrip().startswith("{") and os.path.isfile(text):
+        source, text = text, Path(text).read_text()
     try:
-        return parse_spec(msgspec.json.decode(text, type=dict[str, Any]))
+        return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"the spec is not a JSON object: {error}") from None
+        raise InvalidInput(f"{source} is not a JSON object: {error}") from None
 
 
 def split_pair(text: str) -> tuple[str, str]:
@@ -279,18 +289,15 @@ def pattern() -> None:
 @click.argument("spec")
 @click.option("--description", default="", help="What the pattern is for.")
 def save(session: CommandContext, name: str, spec: str, description: str) -> None:
-    """Save a pattern. SPEC is JSON, with {{parameters}} in its texts.
+    """Save a pattern. SPEC is JSON or a file of it, with {{parameters}} in its texts.
 
     \b
     penstock pattern save refund '{"title": "Refund {{amount}}?", "assign": {"roles": ["cfo"]}}'
+    penstock pattern save refund refund.json
     """
-    try:
-        fields = msgspec.json.decode(spec, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"the spec is not a JSON object: {error}") from None
+    given = HumanPattern(name=name, spec=read_fields(spec), description=description)
 
     async def work(broker: Broker) -> HumanPattern:
-        given = HumanPattern(name=name, spec=fields, description=description)
         return await broker.inbox.patterns.save(given, scope=session.scope)
 
     saved = session.run(work, create=True)
