@@ -25,6 +25,7 @@ from penstock.http.events.hub import (
 )
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryReader, HistoryTail, ResumePoint
+from penstock.http.events.wait_tail import WaitTail
 from penstock.model.message import Draft
 from penstock.outage import Outages
 from penstock.rules.events import CLAIMED, PUBLISHED
@@ -136,7 +137,8 @@ async def test_what_happens_while_a_listener_is_let_in_is_told(
     async with await stores.open("sqlite://") as store:
         broker = Broker(store)
         watcher = LeaseWatcher(store, broker.directory, hub, Outages())
-        tail = HistoryTail(store, broker.directory, hub, Outages(), watcher)
+        waits = WaitTail(store, broker.directory, hub, Outages())
+        tail = HistoryTail(store, broker.directory, hub, Outages(), watcher, waits)
         start = watcher.start
 
         async def start_slowly() -> None:

@@ -8,6 +8,9 @@ RUNS = "tests/agents/test_steps.py"
 FAN_IN = conformance("fan_in")
 COMMITTED = "tests/worker/test_transaction_steps.py"
 WEEKS = "tests/agents/test_weeks.py"
+EVENTS = "tests/http/test_wait_events.py"
+RESUME = "test_a_signal_and_the_resume_are_told_once"
+RETURN = "test_a_listener_who_comes_back_hears_what_was_decided_meanwhile"
 
 
 def code(name: str, file: str, place: str, old: str, new: str, where: str = HOLDS) -> Mutation:
@@ -54,4 +57,15 @@ WAITING = (
          "if False:", COMMITTED),
     code("simulation_is_a_day_late", "testing/simulation.py", "_resume",
          "return (await self.store.look()).resumed > 0", "return False", WEEKS),
+    code("steps_of_others_are_told", "http/handlers/events.py", "is_addressed",
+         "caller.subject in audience.users", "True", f"{EVENTS}::test_steps_of_others_are_not_told"),
+    code("resume_is_forgotten", "http/events/wait_tail.py", "note_waits",
+         "self.waiting.setdefault(row.id, row.fence or 0)",
+         "self.waiting[row.id] = row.fence or 0", f"{EVENTS}::{RESUME}"),
+    code("event_is_told_twice", "http/events/wait_tail.py", "tell_stored",
+         "self.told = set(found)", "pass", f"{EVENTS}::{RESUME}"),
+    code("cancelled_wait_resumes", "http/events/wait_tail.py", "has_run_on",
+         "record.state not in (State.CANCELLED, State.EXPIRED)", "True", f"{EVENTS}::{RESUME}"),
+    code("requester_hears_nothing", "broker/waiting/live_events.py", "make_audience",
+         "users.add(step.requester)", "pass", f"{EVENTS}::{RETURN}"),
 )  # fmt: skip

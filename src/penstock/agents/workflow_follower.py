@@ -121,6 +121,8 @@ class WorkflowFollower:
         )
         if state.ended:
             done = await service.end(flow, known.version, now)
+        elif state is WorkflowState.BLOCKED and known.flow.state is not state:
+            done = await service.block(flow, known.version, now)
         else:
             done = await service.save(flow, known.version)
         if done and not state.ended:

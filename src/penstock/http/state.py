@@ -36,6 +36,7 @@ from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryTail
+from penstock.http.events.wait_tail import WaitTail
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
 from penstock.http.metrics.metrics import Depths, LagWatch, Metrics, watch_pool
@@ -139,7 +140,8 @@ class ServerState:
         self.last_hour = LastHour()
         events = (self.store, self.directory, self.hub, self.outages)
         self.lease_watcher = LeaseWatcher(*events)
-        self.follower = HistoryTail(*events, self.lease_watcher)
+        self.wait_follower = WaitTail(*events)
+        self.follower = HistoryTail(*events, self.lease_watcher, self.wait_follower)
         self.bulk_follower = BulkTail(self.store, self.directory, self.hub)
 
     def make_quotas(self) -> None:
@@ -172,6 +174,7 @@ class ServerState:
             self.follower,
             self.bulk_follower,
             self.lease_watcher,
+            self.wait_follower,
             self.refusals,
             AnomalyWatcher(self.store, self.directory, self.hub),
             self.figures,

@@ -18,6 +18,15 @@ PUBLISHED = "message.published"
 CLAIMED = "message.claimed"
 EXTENDED = "message.extended"
 WAITING = "message.waiting"
+RESUMED = "message.resumed"
+SIGNAL_RECEIVED = "signal.received"
+HUMAN_OPENED, HUMAN_DECIDED = "human.opened", "human.decided"
+HUMAN_REMINDED, HUMAN_ESCALATED = "human.reminded", "human.escalated"
+WORKFLOW_BLOCKED, WORKFLOW_ENDED = "workflow.blocked", "workflow.ended"
+# Kinds about waiting that are not in the history.
+LIVE_WAIT_KINDS = (
+    RESUMED, SIGNAL_RECEIVED, HUMAN_REMINDED, HUMAN_ESCALATED, WORKFLOW_BLOCKED, WORKFLOW_ENDED,
+)  # fmt: skip
 KINDS_OF_VERBS = {
     Verb.REDRIVE: "message.redriven",
     Verb.RELEASE: "message.released",

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
+from penstock.broker.waiting.live_events import make_event_document, make_human_event
 from penstock.errors import (
     AlreadyDecided,
     Busy,
@@ -15,6 +16,7 @@ from penstock.errors import (
     InvalidInput,
     NotFound,
 )
+from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.human import Decision, HumanRequest, HumanSpec, InboxState
 from penstock.model.message import Draft, Moment, Record, State, Verb
@@ -23,6 +25,7 @@ from penstock.model.scan import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
 from penstock.model.waiting import HeldEnd
 from penstock.rules import human
+from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
 from penstock.rules.human import (
     Due,
     InboxStatistics,
@@ -128,12 +131,13 @@ class Inbox:
 
     async def get(self, id: int, person: Person, *, scope: str = "default") -> InboxStep:
         """Returns a step, open or decided. Steps of others are not found."""
-        found = await self._load(id, scope)
+        found = await self.load(id, scope)
         if not human.may_see(found.step, person):
             raise NotFound(f"no human step with id {id}")
         return found
 
-    async def _load(self, id: int, scope: str) -> InboxStep:
+    async def load(self, id: int, scope: str) -> InboxStep:
+        """Returns a step for any reader."""
         record = await self.store.get(id)
         if record is not None:
             queue = await self.directory.get_by_id(record.message.queue_id)
@@ -186,7 +190,7 @@ class Inbox:
             outcome = human.decide(found.step, person, choice, inputs or {}, comment, now)
             if isinstance(outcome, Decision):
                 await self.end(found.step, outcome, scope)
-                return await self._load(id, scope)
+                return await self.load(id, scope)
             if await self._save_state(id, outcome, version):
                 return replace(found, step=replace(found.step, state=outcome))
         raise Busy(f"human step {id} is changed by many requests at once; try again")
@@ -202,7 +206,7 @@ class Inbox:
         )
         (answer,) = await self.store.end_held([end])
         if answer.kind is not AnswerKind.DONE:
-            raise describe_end(await self._load(step.id, scope))
+            raise describe_end(await self.load(step.id, scope))
 
     async def claim(self, id: int, person: Person, *, scope: str = "default") -> InboxStep:
         """Shows others that this person works on the step."""
@@ -244,8 +248,7 @@ class Inbox:
         return found, version
 
     async def _save_state(self, id: int, state: InboxState, version: int) -> bool:
-        document = Document(kind=STATE, name=str(id), body=encode(state), version=version)
-        (saved,) = await self.store.save_documents([document])
+        (saved,) = await self.store.save_documents([make_state(id, state, version)])
         return saved
 
     # Timeouts.
@@ -253,7 +256,7 @@ class Inbox:
     async def find_open(self, id: int, *, scope: str) -> InboxStep | None:
         """Returns a step that is not decided yet."""
         try:
-            found = await self._load(id, scope)
+            found = await self.load(id, scope)
         except NotFound:
             return None
         return found if found.state is State.SCHEDULED else None
@@ -270,14 +273,26 @@ class Inbox:
             case "abandon":
                 await self.store.end_held([make_abandoned(step.id)])
             case "escalate":
-                await self._save_timed(step, human.escalate(step, due.role, now))
+                changed = replace(step, state=human.escalate(step, due.role, now))
+                event = self._make_event(HUMAN_ESCALATED, changed, now, scope, due.role)
+                await self._save_timed(step, changed.state, event)
             case "remind":
-                await self._save_timed(step, human.remind(step, now))
+                changed = replace(step, state=human.remind(step, now))
+                event = self._make_event(HUMAN_REMINDED, changed, now, scope)
+                await self._save_timed(step, changed.state, event)
 
-    async def _save_timed(self, step: OpenStep, state: InboxState) -> None:
-        """Saves a state unless the stored one has changed since it was read."""
+    def _make_event(
+        self, kind: str, step: OpenStep, now: Moment, scope: str, reason: str | None = None
+    ) -> Document:
+        return make_event_document(
+            make_human_event(kind, step, at=now, tenant=self.tenant, scope=scope, reason=reason)
+        )
+
+    async def _save_timed(self, step: OpenStep, state: InboxState, event: Document) -> None:
+        """Saves a state with its event unless the stored one has changed since it was read."""
         stored, version = await self._read_state(step.id)
-        if stored != step.state or not await self._save_state(step.id, state, version):
+        change = Change(guards=(make_state(step.id, state, version),), saves=(event,))
+        if stored != step.state or await self.store.advance(change) is None:
             raise Conflict(f"human step {step.id} was changed by another request")
 
     async def is_abandoned(self, found: InboxStep) -> bool:
@@ -296,6 +311,10 @@ class Inbox:
         queue = await self.open_queue(scope)
         ended = await self.store.find(Query((queue.id,), limit=SAMPLE))
         return summarise(found, ended, now)
+
+
+def make_state(id: int, state: InboxState, version: int) -> Document:
+    return Document(kind=STATE, name=str(id), body=encode(state), version=version)
 
 
 def make_abandoned(id: int) -> HeldEnd:

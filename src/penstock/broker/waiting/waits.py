@@ -15,6 +15,7 @@ from penstock.broker.interfaces.admin import AdminInterface
 from penstock.broker.interfaces.broker import Held
 from penstock.broker.publish import REFUSALS
 from penstock.broker.queue_cache import QueueCache
+from penstock.broker.waiting.live_events import SignalLog
 from penstock.errors import (
     ChildRefused,
     Conflict,
@@ -71,6 +72,7 @@ class Waits:
         self.directory = directory
         self.admin = admin
         self.admit = admit
+        self.signal_log = SignalLog(store, directory)
         self.looking: asyncio.Task[None] | None = None
         self.again = False
 
@@ -179,6 +181,7 @@ class Waits:
         try:
             while self.again:
                 self.again = (await self.store.look()).more or False
+            await self.signal_log.flush()
         except StoreError:
             # The scheduler looks every second, and reports outages.
             self.again = False
@@ -188,6 +191,8 @@ class Waits:
             self.looking.cancel()
             with suppress(asyncio.CancelledError):
                 await self.looking
+        with suppress(StoreError):
+            await self.signal_log.flush()
 
     # Users.
 
@@ -216,8 +221,13 @@ class Waits:
         answer = await self.store.signal(draft)
         if answer.code is not None:
             raise explain_signal(draft, answer)
-        self.look_soon()
+        self._note_signal(draft, answer)
         return answer
+
+    def _note_signal(self, draft: SignalDraft, answer: SignalAnswer) -> None:
+        if not answer.duplicate:
+            self.signal_log.note(draft.id, draft.name)
+        self.look_soon()
 
     async def redrive_from(
         self, reference: int | str, step: str, *, scope: str = "default"
@@ -260,7 +270,7 @@ class Waits:
             raise TokenExpired("the message of this callback URL has ended")
         if answer.code is not None:
             raise explain_signal(draft, answer)
-        self.look_soon()
+        self._note_signal(draft, answer)
         return answer
 
     async def _read_token(self, token: str) -> tuple[int, str, Moment]:

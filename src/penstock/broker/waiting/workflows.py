@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.dependencies import hold
+from penstock.broker.waiting.live_events import make_event_document, make_workflow_event
 from penstock.errors import Busy, Conflict, IdempotencyConflict, InvalidState, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
@@ -262,10 +263,18 @@ class Workflows:
         (saved,) = await self.store.save_documents([document])
         return saved
 
+    async def block(self, flow: Workflow, version: int, now: Moment) -> bool:
+        """Saves that a workflow is blocked, with its event."""
+        change = Change(
+            guards=(self._make_document(WORKFLOW, flow, version=version),),
+            saves=(make_event_document(make_workflow_event(flow, now)),),
+        )
+        return await self.store.advance(change) is not None
+
     async def end(self, flow: Workflow, version: int, now: Moment) -> bool:
         """Saves the end of a workflow. It and its key are kept for a while."""
         until = now + RETENTION_S * MICROS_PER_SECOND
-        saves = []
+        saves = [make_event_document(make_workflow_event(flow, now))]
         if flow.key:
             holder = encode(WorkflowKey(flow.id, flow.digest))
             name = self._name(flow.scope, flow.key)

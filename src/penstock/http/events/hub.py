@@ -11,9 +11,20 @@ from msgspec.structs import replace
 
 from penstock.http.events.frames import KEEPALIVE, make_frame
 from penstock.model.filter import Candidate, Node
+from penstock.model.live_events import Audience
 from penstock.model.message import State
 from penstock.rules.access import EVERY
-from penstock.rules.events import CLAIMED, EXTENDED, HISTORY_KINDS, PUBLISHED, STATES
+from penstock.rules.events import (
+    CLAIMED,
+    EXTENDED,
+    HISTORY_KINDS,
+    HUMAN_DECIDED,
+    HUMAN_OPENED,
+    LIVE_WAIT_KINDS,
+    PUBLISHED,
+    STATES,
+    is_id,
+)
 from penstock.rules.filter_match import matches
 from penstock.store import Store
 from penstock.wire.fields import Time
@@ -33,9 +44,9 @@ OPENED = "stream.opened"
 LIVE = (
     CLAIMED, EXTENDED, "queue.changed", "queue.deleted", "scope.changed",
     "agent.failed", "agent.recovered", "anomaly.opened", "anomaly.resolved",
-    BULK_STARTED, BULK_PROGRESS, BULK_ENDED,
+    BULK_STARTED, BULK_PROGRESS, BULK_ENDED, *LIVE_WAIT_KINDS,
 )  # fmt: skip
-KINDS = (PUBLISHED, *HISTORY_KINDS, *LIVE)
+KINDS = (PUBLISHED, *HISTORY_KINDS, HUMAN_OPENED, HUMAN_DECIDED, *LIVE)
 encode = msgspec.json.Encoder().encode
 
 
@@ -57,6 +68,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     # Messages that a bulk action has changed. Set instead of an id if too many messages were
     # claimed at once to tell of each.
     count: int = 0
+    # The person who decided a human step.
+    by: str | None = None
 
 
 class EncodedEvent(Struct, frozen=True, dict=True):
@@ -68,6 +81,8 @@ class EncodedEvent(Struct, frozen=True, dict=True):
     event: Event
     tenant: str
     cursor: str | None = None
+    # Who may see it beside those who may read its queue.
+    audience: Audience | None = None
 
     @cached_property
     def frame(self) -> bytes:
@@ -86,6 +101,7 @@ class Filter(Struct, frozen=True):
     # Of what is about no queue, whether all may be seen.
     allows: Callable[[str, str], bool] = lambda scope, queue: True
     node: Node | None = None
+    sees: Callable[[str, Audience], bool] = lambda scope, audience: False
 
     def matches(self, told: EncodedEvent) -> bool:
         event = told.event
@@ -94,9 +110,15 @@ class Filter(Struct, frozen=True):
             and (not self.scopes or event.scope in self.scopes)
             and (not self.queues or event.queue in self.queues)
             and (not self.kinds or event.kind in self.kinds)
-            and self.allows(event.scope, event.queue or EVERY)
+            and self.may_see(told)
             and (self.node is None or matches(self.node, make_candidate(event)))
         )
+
+    def may_see(self, told: EncodedEvent) -> bool:
+        event, audience = told.event, told.audience
+        if self.allows(event.scope, event.queue or EVERY):
+            return True
+        return audience is not None and self.sees(event.scope, audience)
 
 
 def make_candidate(event: Event) -> Candidate:
@@ -106,7 +128,7 @@ def make_candidate(event: Event) -> Candidate:
         queue=event.queue or None,
         scope=event.scope or None,
         type=event.type,
-        id=None if event.id is None else int(event.id),
+        id=int(event.id) if event.id is not None and is_id(event.id) else None,
         correlation=event.correlation_id,
         consumer=event.consumer,
         reason=event.reason,

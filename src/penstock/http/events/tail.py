@@ -13,8 +13,11 @@ from penstock.broker.activity.reader import find_last
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound, StoreError
 from penstock.http.events.hub import EncodedEvent, Event, EventListener, Filter, Hub
+from penstock.http.events.human_events import make_ended_event, make_opened_event
 from penstock.http.events.lease_watcher import LeaseWatcher
+from penstock.http.events.wait_tail import WaitTail
 from penstock.model.message import HistoryRow, Moment, StoredMessage
+from penstock.model.queue import HUMAN
 from penstock.model.store_types import Cursor
 from penstock.outage import Outages
 from penstock.rules.events import PUBLISHED, classify
@@ -59,9 +62,12 @@ class HistoryReader:
         hub: Hub,
         mark: ResumePoint,
         watcher: LeaseWatcher | None = None,
+        wait_tail: WaitTail | None = None,
     ) -> None:
         # Reports claims that the history shows first.
         self.watcher = watcher
+        # Reports when messages resume that the history shows as waiting.
+        self.wait_tail = wait_tail
         self.store = store
         self.directory = directory
         self.hub = hub
@@ -83,8 +89,11 @@ class HistoryReader:
         told = [await self.make_published_event(message) for message in feed.messages]
         await self.hub.learn(self.store, [row.id for row in rows])
         told += [await self.make_history_event(row) for row in rows]
+        told += await self.make_human_events(feed.messages, rows)
         if self.watcher is not None:
             told += await self.watcher.tell_ended(rows)
+        if self.wait_tail is not None:
+            self.wait_tail.note_waits(rows)
         # The mark moves last, so that everything is read again after an error.
         self.mark = ResumePoint(feed.cursor.message, self.mark.history)
         self.advance(rows)
@@ -148,6 +157,22 @@ class HistoryReader:
         )
         return EncodedEvent(event, queue.scope.tenant, self.cursor)
 
+    async def make_human_events(
+        self, messages: Iterable[StoredMessage], rows: Iterable[HistoryRow]
+    ) -> list[EncodedEvent]:
+        made: list[EncodedEvent | None] = []
+        for message in messages:
+            queue = await self.directory.get_by_id(message.queue_id)
+            if queue.name == HUMAN:
+                made.append(make_opened_event(message, queue, self.cursor))
+        for row in rows:
+            queue = await self.directory.get_by_id(row.queue_id)
+            if queue.name == HUMAN and row.state.final:
+                made.append(
+                    await make_ended_event(self.store, self.directory, row, queue, self.cursor)
+                )
+        return [each for each in made if each is not None]
+
 
 def event_time(told: EncodedEvent) -> datetime:
     return told.event.at
@@ -178,12 +203,14 @@ class HistoryTail:
         hub: Hub,
         outages: Outages,
         watcher: LeaseWatcher,
+        wait_tail: WaitTail,
     ) -> None:
         self.store = store
         self.directory = directory
         self.hub = hub
         self.outages = outages
         self.watcher = watcher
+        self.wait_tail = wait_tail
         self.reader: HistoryReader | None = None
         self.starting = asyncio.Lock()
         # Bounds how many returning clients read what they missed at the same time.
@@ -195,6 +222,7 @@ class HistoryTail:
         try:
             await self.start()
             await self.watcher.start()
+            await self.wait_tail.start()
         except BaseException:
             self.hub.leave(listener)
             raise
@@ -206,7 +234,9 @@ class HistoryTail:
         async with self.starting:
             if self.reader is None:
                 end = await find_newest(self.store)
-                self.reader = HistoryReader(self.store, self.directory, self.hub, end, self.watcher)
+                self.reader = HistoryReader(
+                    self.store, self.directory, self.hub, end, self.watcher, self.wait_tail
+                )
                 self.hub.cursor = str(end)
             return self.reader
 

@@ -10,7 +10,9 @@ from penstock.http.events.hub import KINDS, Filter
 from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
-from penstock.rules.access import Right
+from penstock.model.live_events import Audience
+from penstock.model.queue import HUMAN
+from penstock.rules.access import EVERY, Right
 from penstock.rules.events import parse_event_filter
 from penstock.wire.access import TicketView
 from penstock.wire.fields import to_datetime
@@ -49,7 +51,11 @@ async def stream_events(
     missed = parse_last_event_id(call.get_header(b"last-event-id") or last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
-    wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node)
+
+    def sees(scope: str, audience: Audience) -> bool:
+        return is_addressed(call, scope, audience)
+
+    wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node, sees=sees)
     call.service.event_streams.take(call.caller)
     try:
         listener = await call.service.follower.listen(wanted)
@@ -57,6 +63,20 @@ async def stream_events(
         call.service.event_streams.release(call.caller)
         raise
     return EventStream(call, listener, missed)
+
+
+def is_addressed(call: RequestContext, scope: str, audience: Audience) -> bool:
+    """True for the people of a human step, and for readers of a queue of a workflow."""
+    caller = call.caller
+    if audience.queues:
+        return any(call.allows(scope, queue) for queue in audience.queues)
+    if not {scope, EVERY} & set(caller.access.scopes):
+        return False
+    return (
+        caller.subject in audience.users
+        or not audience.roles.isdisjoint(caller.roles)
+        or caller.access.allows(Right.DECIDE, scope, HUMAN)
+    )
 
 
 def parse_last_event_id(text: str | None) -> ResumePoint | None:
