@@ -29,6 +29,9 @@ def test_steps_are_listed_and_forgotten_from_one_on(terminal: Terminal) -> None:
         "ship",
     ]
     assert "charge" in terminal.call("steps", id).out
+    assert "charge" in terminal.call("show", id).out
+    shown = terminal.call("show", id, "--json").json["steps"]
+    assert shown == terminal.call("steps", id, "--json").json
     refused = terminal.call("redrive", id, "--from-step", "pay", code=1).err
     assert "it has: charge, ship" in refused
     terminal.call("redrive", id, "--from-step", "ship")

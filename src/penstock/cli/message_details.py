@@ -18,10 +18,12 @@ from penstock.cli.output import (
 )
 from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
+from penstock.model.waiting import StepRecord
 from penstock.rules.lifecycle import compute_limits
 
 # --json prints whole bodies.
 MAX_BODY_SHOWN = 2_000
+STEP_COLUMNS = ("step", "key", "kind", "state", "stored (utc)", "due (utc)", "result")
 
 
 def describe_message(record: Record, queue: Queue, result: bytes | None) -> dict[str, Any]:
@@ -182,3 +184,26 @@ def format_progress(record: Record) -> str | None:
         return None
     percent = "" if record.percent is None else f"{record.percent:.0f} %"
     return " ".join(filter(None, (percent, record.note)))
+
+
+def print_steps(steps: Sequence[StepRecord]) -> None:
+    print_table(STEP_COLUMNS, map(make_step_row, steps), "no steps")
+
+
+def describe_step(step: StepRecord) -> dict[str, Any]:
+    return {
+        "step": step.name,
+        "key": step.key.removeprefix("k:"),
+        "kind": step.kind,
+        "done": step.done,
+        "at": format_time(step.at),
+        "due_at": format_time(step.due_at),
+        "result": decode_body(step.body or None),
+    }
+
+
+def make_step_row(step: StepRecord) -> tuple[Any, ...]:
+    done = "done" if step.done else "waits"
+    times = (format_clock(step.at), format_clock(step.due_at))
+    key = step.key.removeprefix("k:")
+    return (step.name, key, step.kind, done, *times, format_body(step.body or None))

@@ -31,10 +31,12 @@ from penstock.cli.lookup import (
 )
 from penstock.cli.message_details import (
     describe_message,
+    describe_step,
     format_due,
     format_held,
     format_progress,
     print_record,
+    print_steps,
 )
 from penstock.cli.options import add_search_options
 from penstock.cli.output import (
@@ -44,6 +46,7 @@ from penstock.cli.output import (
 )
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue
+from penstock.model.waiting import StepLog
 
 group = click.Group()
 MAX_CONSUMER = 20
@@ -135,7 +138,7 @@ def format_state(record: Record) -> str:
 @click.option("--output", is_flag=True, help="Print the output of a shell job.")
 @click.option("--lake", metavar="LAKE", help="Read it from a lake: a directory or s3:// URL.")
 def show(session: CommandContext, reference: str, output: bool, lake: str | None) -> None:
-    """Show a message and its timeline.
+    """Show a message, its timeline and its durable steps.
 
     REFERENCE is an id or QUEUE/NAME. A name alone refers to a job in the queue shell. With
     --output, the stdout and stderr of a shell job are printed to stdout and stderr. With --lake,
@@ -151,21 +154,27 @@ def show(session: CommandContext, reference: str, output: bool, lake: str | None
         show_archived(lake, reference, session.as_json)
         return
 
-    async def work(broker: Broker) -> tuple[Record, Queue, bytes | None, Moment]:
+    async def work(broker: Broker) -> tuple[Record, Queue, bytes | None, StepLog, Moment]:
         record = await find_message(broker, reference, session.scope)
         result = await broker.admin.result(record.message.id, scope=session.scope)
         queue = await broker.get_queue_by_id(record.message.queue_id)
-        return record, queue, result, await broker.now()
+        log = await broker.waits.steps(record.message.id, scope=session.scope)
+        return record, queue, result, log, await broker.now()
 
-    record, queue, result, now = session.run(work)
+    record, queue, result, log, now = session.run(work)
     files = find_output_files(session.url, record.message.id)
     if session.as_json:
         described = describe_message(record, queue, result)
-        print_json(described | ({"output": describe_output(files, whole=output)} if files else {}))
+        steps = {"steps": [describe_step(step) for step in log.steps]} if log.steps else {}
+        tails = {"output": describe_output(files, whole=output)} if files else {}
+        print_json(described | steps | tails)
     elif output:
         print_output(record.message.id, files)
     else:
         print_record(record, queue, result, now, find_folder(files))
+        if log.steps:
+            print()
+            print_steps(log.steps)
         print_tails(files)
 
 

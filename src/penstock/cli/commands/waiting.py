@@ -1,25 +1,18 @@
 """The commands `signal` and `steps`, about messages that wait."""
 
-from typing import Any
-
 import click
 import msgspec
 
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
+from penstock.cli.message_details import describe_step, print_steps
 from penstock.cli.output import (
-    decode_body,
-    format_body,
-    format_clock,
-    format_time,
     print_json,
-    print_table,
 )
-from penstock.model.waiting import SignalAnswer, StepLog, StepRecord
+from penstock.model.waiting import SignalAnswer, StepLog
 from penstock.wire.fields import is_json
 
-COLUMNS = ("step", "key", "kind", "state", "stored (utc)", "due (utc)", "result")
 group = click.Group()
 
 
@@ -77,26 +70,7 @@ def steps(session: CommandContext, reference: str) -> None:
     if session.as_json:
         print_json([describe_step(step) for step in found])
     else:
-        print_table(COLUMNS, map(make_row, found), "no steps")
-
-
-def describe_step(step: StepRecord) -> dict[str, Any]:
-    return {
-        "step": step.name,
-        "key": step.key.removeprefix("k:"),
-        "kind": step.kind,
-        "done": step.done,
-        "at": format_time(step.at),
-        "due_at": format_time(step.due_at),
-        "result": decode_body(step.body or None),
-    }
-
-
-def make_row(step: StepRecord) -> tuple[Any, ...]:
-    done = "done" if step.done else "waits"
-    times = (format_clock(step.at), format_clock(step.due_at))
-    key = step.key.removeprefix("k:")
-    return (step.name, key, step.kind, done, *times, format_body(step.body or None))
+        print_steps(found)
 
 
 COMMANDS = {"signal": signal, "steps": steps}
