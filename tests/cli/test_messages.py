@@ -99,7 +99,7 @@ def test_show_tells_the_whole_story(terminal: Terminal) -> None:
     assert "lease        30s" in said.out
     assert "headers      a=b" in said.out
     assert 'body         {"n":1}' in said.out
-    assert said.out.splitlines()[-1].split()[2:6] == ["nack", "ready", "1", "0.0s"]
+    assert said.out.splitlines()[-1].split()[2:5] == ["nack", "ready", "1"]
     shown = terminal.call("show", 1, "--json").json
     assert shown["body"] == {"n": 1}
     assert (shown["percent"], shown["note"], shown["headers"]) == (40, "half-way", {"a": "b"})
