@@ -18,6 +18,8 @@ GOVERNANCE = (
          SCHEMAS),
     rule("schemas_are_fetched", "rules/schemas.py compile_schema", "offline=True,",
          "offline=False,", SCHEMAS),
+    rule("patterns_without_limit", "rules/schemas.py refuse_costly", "if patterns > MAX_PATTERNS:",
+         "if False:", SCHEMAS),
     rule("new_field_breaks_producers", "rules/schema_compat.py compare_objects",
          'writer.get("additionalProperties", False)', 'writer.get("additionalProperties", True)',
          SCHEMAS),

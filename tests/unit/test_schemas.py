@@ -38,6 +38,10 @@ ORDER: dict[str, Any] = {
         ({"$schema": "https://example.org/own"}, "Unknown meta-schema"),
         (b'{"title": "%s"}' % (b"x" * 10_000_000), "at most 262,144"),
         (b'{"not":' * 65 + b"{}" + b"}" * 65, "deeper than 64 at /not/not"),
+        (
+            {"allOf": [{"pattern": "a"}] * 199 + [{"patternProperties": {"b": {}, "c": {}}}]},
+            "201 patterns; at most 200",
+        ),
         (b"{", "not valid JSON"),
         (b"[]", "object or a boolean"),
     ],

@@ -18,6 +18,8 @@ MAX_SCHEMA_BYTES = 262_144
 MAX_SCHEMA_DEPTH = 64
 # Bounds the automaton of one pattern. Patterns run in linear time.
 MAX_PATTERN_BYTES = 262_144
+# Compiling a schema holds the interpreter's lock, also in a thread. Almost all of it is patterns.
+MAX_PATTERNS = 200
 MAX_MISMATCHES = 10
 MAX_POINTER_LENGTH = 200
 MAX_TEXT_LENGTH = 200
@@ -39,17 +41,32 @@ def parse_schema(text: bytes) -> Any:
         raise InvalidInput(f"the schema is not valid JSON: {error}") from None
     if not isinstance(schema, dict | bool):
         raise InvalidInput("the schema must be a JSON object or a boolean")
-    refuse_deep(schema)
+    refuse_costly(schema)
     return schema
 
 
-def refuse_deep(schema: Any) -> None:
+def refuse_costly(schema: Any) -> None:
+    """Refuses a schema that is nested too deeply, or has too many patterns."""
     level: list[tuple[str, Any]] = [("", schema)]
+    patterns = 0
     for _ in range(MAX_SCHEMA_DEPTH):
         level = [child for pointer, value in level for child in list_children(pointer, value)]
+        patterns += sum(count_patterns(pointer, value) for pointer, value in level)
+    if patterns > MAX_PATTERNS:
+        raise InvalidInput(
+            f"the schema has {patterns:,} patterns; at most {MAX_PATTERNS:,} are allowed"
+        )
     if level:
         pointer = clip_pointer(level[0][0])
         raise InvalidInput(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} at {pointer}")
+
+
+def count_patterns(pointer: str, value: Any) -> int:
+    if pointer.endswith("/pattern"):
+        return isinstance(value, str)
+    if pointer.endswith("/patternProperties"):
+        return len(value) if isinstance(value, dict) else 0
+    return 0
 
 
 def list_children(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
