@@ -149,7 +149,7 @@ WALKS: dict[str, list[str]] = {
     "history_between": ["history_tx (tx)"],
     "message_columns": ["message_tx (tx)"],
     "history_columns": ["history_tx (tx)"],
-    "recent": ["history_tx (position)"],
+    "recent": ["history_tx (tx, position)"],
     "past": ["history_tx (position)"],
     "copy_keys": ["dedup_pkey (key)"],
     "copy_sizes": [BODY],
@@ -180,6 +180,9 @@ WALKS: dict[str, list[str]] = {
     "awaited_results": ["result_pkey (id)"],
     "edges_ended": ["dead_pkey (id)", ENDED],
     "edges_ended_by": ["dead_pkey (id)", ENDED],
+    "flag_awaited_dead": ["dead_pkey (id)", "dead_pkey (id)"],
+    "flag_awaited_lease": [HELD, HELD],
+    "flag_awaited_scheduled": [DELAYED, DELAYED],
     "flag_steps": [HELD, HELD],
     "heads_among": [TURN],
     "held_among": [DELAYED],
@@ -200,6 +203,7 @@ PAGES = {
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
+    "copy_waits": "a store is copied by hand, and read from end to end anyway",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
     "held": "it watches claims while somebody listens, and what is claimed is never much",

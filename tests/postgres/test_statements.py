@@ -36,10 +36,15 @@ ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result", "step", "signal", "edge", "hold"),
     "copy_": ("ready", "scheduled", "lease", "dead"),
+    "flag_awaited_": ("ready", "scheduled", "lease", "dead"),
     "search_": tuple(Source),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
-CHANGING_LEASES = sorted(name for name, text in TEXTS.items() if CHANGES_LEASE.search(text))
+# It marks the message that others wait for, under any lease.
+UNFENCED = {"flag_awaited_lease"}
+CHANGING_LEASES = sorted(
+    name for name, text in TEXTS.items() if CHANGES_LEASE.search(text) and name not in UNFENCED
+)
 
 
 def test_the_statements_that_change_leases_are_found() -> None:
@@ -169,6 +174,8 @@ def test_every_statement_that_is_asked_for_exists() -> None:
 
 # What only other engines ask the shared moves for, and what only servers are asked for.
 OF_FILES = {"extend", "lease_read", "schedule_move"}
+# SQLite has no open transactions whose rows come later than those of others.
+OWN_VALUES = {"recent"}
 OF_SERVERS = {"any_ready", "due_when", "leases_expired", "look_when"}
 
 
@@ -179,7 +186,7 @@ def test_what_the_shared_moves_ask_for_exists_in_every_engine() -> None:
 
 
 def test_a_shared_statement_is_given_the_same_values_in_every_engine() -> None:
-    both = (asked(SHARED) | PUT_TOGETHER) & SQL.keys() & SQLITE.keys()
+    both = ((asked(SHARED) | PUT_TOGETHER) & SQL.keys() & SQLITE.keys()) - OWN_VALUES
     given = re.compile(r"(?<![:\w]):([a-z_]+)")
     assert {name: set(SQL[name].names) for name in both} == {
         name: set(given.findall(SQLITE[name])) for name in both
