@@ -180,6 +180,31 @@ async def test_many_children_that_end_at_once_resume_their_parent_once(stage: St
     assert await stage.drain() == [leased_id]
 
 
+async def test_a_fan_in_waits_for_the_last_child_in_any_order(stage: Stage) -> None:
+    count = 60
+    waiter = await make_waiter(stage, *range(count))
+    *_, waiting = await publish(stage, *[await make_entry(stage)] * count, waiter)
+    first, *middle, last = await stage.claim(limit=count)
+    for part in (middle, [last]):
+        await stage.broker.complete_many([Completion(each.id, each.fence) for each in part])
+        assert await look_until_idle(stage) == 0
+    await stage.broker.complete(first)
+    assert await look_until_idle(stage) == 1
+    assert await stage.drain() == [waiting]
+
+
+async def test_a_failed_child_ends_its_waiter_while_others_are_open(stage: Stage) -> None:
+    waiters = [await make_waiter(stage, 0, 1, 2), await make_waiter(stage, 0, 1, policy="any")]
+    ids = await publish(stage, *[await make_entry(stage)] * 3, *waiters)
+    done, failed, _ = await stage.claim(limit=3)
+    await stage.broker.complete(done)
+    assert await look_until_idle(stage) == 1
+    await stage.store.cancel([failed.id], force=True)
+    await look_until_idle(stage)
+    records = [await stage.store.get(id) for id in ids[3:]]
+    assert [record and record.state for record in records] == [State.CANCELLED, State.READY]
+
+
 async def test_a_decision_and_a_timeout_have_one_winner(stage: Stage) -> None:
     held = await make_entry(stage, flags=Flag.HELD, after=After(policy="decision"))
     ids = [

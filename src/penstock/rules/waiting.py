@@ -90,6 +90,11 @@ def mark_awaited(entries: Sequence[Entry], holds: Sequence[After]) -> list[Entry
     ]
 
 
+def waits_for_all(policy: str) -> bool:
+    """True if the policy is not met while one message has yet to end."""
+    return policy in ("all", "settled")
+
+
 def decide_after(policy: str, need: int, counts: Mapping[str | None, int]) -> bool | None:
     """Returns True if the policy is met, False if it cannot be met any more, otherwise None.
 

@@ -1009,6 +1009,13 @@ WHERE e.awaited_id IN (:awaited) AND e.held_id IN (:ids) AND e.state IS NULL;
 -- name: edges_settle
 UPDATE penstock_edge SET state = :state
 WHERE held_id IN (:ids) AND awaited_id IN (:awaited) AND state IS NULL;
+-- name: edges_open
+-- Searched from the end: messages of one publish end in about the order of their ids.
+SELECT h.held_id, h.number FROM penstock_hold AS h
+WHERE h.held_id IN (:ids) AND h.kind = 'after' AND (
+    SELECT e.awaited_id FROM penstock_edge AS e
+    WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL
+    ORDER BY e.awaited_id DESC LIMIT 1) IS NOT NULL;
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock_edge
 WHERE held_id IN (:ids) GROUP BY held_id, number, state;

@@ -1,15 +1,17 @@
 """Publishes plain entries and the ticks of schedules as sets."""
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.model.message import State
+from penstock.model.message import Flag, State
 from penstock.model.store_types import Dedupe, Entry, Firing, Published, UniformBatch
 from penstock.model.units import PARENT_TEXT, STALE, Unit
 from penstock.stores.sql.publish import (
+    HEADING,
     StoreTransaction,
     find_uniform,
     kept_until,
@@ -19,6 +21,8 @@ from penstock.stores.sql.publish import (
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
 USUAL = ("zero", 0.0, None, None, None)
+# Fewer are not worth a statement of their own.
+MIN_AWAITED = 50
 
 
 def to_micros(seconds: float | None) -> int | None:
@@ -83,6 +87,18 @@ def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
         "flags": [entry.flags for entry in entries],
         "keys": [entry.ordering_key for entry in entries],
     }
+
+
+def split_awaited(entries: Sequence[Entry]) -> tuple[UniformBatch | None, Sequence[Entry]]:
+    """Splits off the children of a fan-out that come first and differ only in their bodies."""
+    first = entries[0]
+    if first.flags != Flag.AWAITED or not is_usual(first):
+        return None, entries
+    heading = HEADING(first)
+    alike = list(takewhile(lambda entry: HEADING(entry) == heading, entries))
+    if len(alike) < MIN_AWAITED:
+        return None, entries
+    return UniformBatch(first, [entry.body for entry in alike]), entries[len(alike) :]
 
 
 def make_fanout_call(entries: Sequence[Entry]) -> dict[str, Any] | None:

@@ -40,6 +40,17 @@ WITH written AS (
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
+-- name: publish_awaited
+-- As publish_uniform, of messages that others wait for.
+WITH written AS (
+    INSERT INTO penstock.message (tx, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT (SELECT txid_current()), :queue_id, :type, :priority,
+           nullif(:rank::bigint, -:priority::int), penstock.moment(), body, :meta
+    FROM unnest(:bodies::bytea[]) AS body
+    RETURNING id)
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, {AWAITED} FROM written
+RETURNING id;
 -- name: publish_various
 WITH asked AS MATERIALIZED (
     SELECT nextval('penstock.message_id') AS id, given.*
@@ -1171,6 +1182,9 @@ INSERT INTO penstock.hold (held_id, place, number, due_at, kind, name, policy, n
 VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
 -- name: edge_add
 INSERT INTO penstock.edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: edges_add
+INSERT INTO penstock.edge (held_id, number, awaited_id)
+SELECT * FROM unnest(:held_ids::bigint[], :numbers::bigint[], :awaited_ids::bigint[]);
 -- name: flag_awaited_ready
 -- One that another transaction ends at this moment is found by nudge_missed.
 UPDATE penstock.ready SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
@@ -1245,6 +1259,13 @@ WHERE e.awaited_id = ANY (:awaited::bigint[]) AND e.held_id = ANY (:ids::bigint[
 -- name: edges_settle
 UPDATE penstock.edge SET state = :state
 WHERE held_id = ANY (:ids::bigint[]) AND awaited_id = ANY (:awaited::bigint[]) AND state IS NULL;
+-- name: edges_open
+-- Searched from the end: messages of one publish end in about the order of their ids.
+SELECT h.held_id, h.number FROM penstock.hold AS h CROSS JOIN LATERAL (
+    SELECT 1 FROM penstock.edge
+    WHERE held_id = h.held_id AND number = h.number AND state IS NULL
+    ORDER BY awaited_id DESC LIMIT 1) AS e
+WHERE h.held_id = ANY (:ids::bigint[]) AND h.kind = 'after';
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock.edge
 WHERE held_id = ANY (:ids::bigint[]) GROUP BY held_id, number, state;

@@ -122,10 +122,24 @@ class PostgresTransaction(Locks, StoreTransaction):
             values = [[row[name] for name in names] for row in rows]
             await self.connection.executemany(text, values, timeout=DEADLINE)
 
+    async def add_edges(self, rows: Sequence[dict[str, int]]) -> None:
+        if rows:
+            names = ("held_id", "number", "awaited_id")
+            columns = {f"{name}s": [row[name] for row in rows] for name in names}
+            await self.run("edges_add", **columns)
+
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
+        awaited, entries = publish.split_awaited(entries)
+        outcomes: list[Published] = []
+        if awaited is not None:
+            values = publish.make_heading(awaited.heading) | {"bodies": awaited.bodies}
+            outcomes = publish.make_published(await self.all("publish_awaited", **values))
+            self.woken.add(awaited.heading.queue_id)
+        if not entries:
+            return outcomes
         rows = await self.all("publish_keyed", **publish.keyed(entries))
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
-        return publish.make_published(rows)
+        return outcomes + publish.make_published(rows)
 
     async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
         return await self.all("keys_of_leases", **locks_of(items))

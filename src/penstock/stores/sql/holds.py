@@ -55,7 +55,7 @@ async def hold_published(
         if not awaited or stored:
             nudged.append({"held_id": outcome.id})
     await put_holds(tx, holds)
-    await tx.run_many("edge_add", edges)
+    await tx.add_edges(edges)
     await tx.run_many("nudge_add", nudged)
 
 

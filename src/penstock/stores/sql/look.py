@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.model.message import Flag, Moment, State, Verb
 from penstock.model.waiting import Looked, StoredHold
-from penstock.rules.waiting import decide_after
+from penstock.rules.waiting import decide_after, waits_for_all
 from penstock.stores.sql import keys
 from penstock.stores.sql.records import make_message
 from penstock.stores.sql.settle import end
@@ -82,8 +82,8 @@ async def look_at(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequen
     holds: dict[int, list[StoredHold]] = defaultdict(list)
     for row in await tx.all("holds_of", ids=tx.listed(ids)):
         holds[row[0]].append(StoredHold(*row))
-    await settle_edges(tx, ids, holds, nudges)
-    ended = await find_ended(tx, ids, holds)
+    decided = await settle_edges(tx, ids, holds, nudges)
+    ended = await find_ended(tx, ids, holds, decided)
     free: list[Ticket] = []
     for id in ids:
         verdicts = [ended.get((id, hold.place)) for hold in holds[id]]
@@ -99,11 +99,14 @@ async def look_at(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequen
 
 async def settle_edges(
     tx: SqlTransaction, ids: list[int], holds: dict[int, list[StoredHold]], nudges: Sequence[Any]
-) -> None:
-    """Marks the edges whose message has ended, each once."""
+) -> set[int]:
+    """Marks the edges whose message has ended, each once.
+
+    Returns the messages that may have to end or resume although edges of theirs are open.
+    """
     waiting = [id for id in ids if any(hold.kind == "after" for hold in holds[id])]
     if not waiting:
-        return
+        return set()
     known = set(waiting)
     awaited = {awaited for _, id, awaited in nudges if id in known and awaited is not None}
     # A nudge without a message asks for all of them; so does a hold that is due.
@@ -126,10 +129,12 @@ async def settle_edges(
             "edges_settle", state=state, ids=tx.listed(sorted(held)),
             awaited=tx.listed(sorted(ended)),
         )  # fmt: skip
+    failed = [held for state, (held, _) in by_state.items() if state != State.COMPLETED.value]
+    return set(full).union(*failed)
 
 
 async def find_ended(
-    tx: SqlTransaction, ids: list[int], holds: dict[int, list[StoredHold]]
+    tx: SqlTransaction, ids: list[int], holds: dict[int, list[StoredHold]], decided: set[int]
 ) -> dict[tuple[int, int], bool | None]:
     """Returns by message and place of the hold: True if it ended, False if it never can."""
     rows = [row for id in ids for row in holds[id]]
@@ -137,14 +142,31 @@ async def find_ended(
     signals: set[tuple[int, str]] = set()
     if "signal" in kinds:
         signals = {(id, name) for id, name in await tx.all("signals_held", ids=tx.listed(ids))}
-    counts: dict[tuple[int, int], dict[str | None, int]] = defaultdict(dict)
-    if "after" in kinds:
-        for id, number, state, count in await tx.all("edge_counts", ids=tx.listed(ids)):
-            counts[id, number][state] = count
+    counts = await count_edges(tx, [row for row in rows if row.kind == "after"], decided)
     return {
         (row.held_id, row.place): has_ended(row, tx.now, signals, counts[row.held_id, row.number])
         for row in rows
     }
+
+
+async def count_edges(
+    tx: SqlTransaction, holds: Sequence[StoredHold], decided: set[int]
+) -> dict[tuple[int, int], dict[str | None, int]]:
+    """Returns the edges by message and number, and of each how many ended in which state.
+
+    A message that waits for the end of all others waits on while one edge is open. One is found
+    at once, but to count 10,000 edges whenever some of them end takes long.
+    """
+    counts: dict[tuple[int, int], dict[str | None, int]] = defaultdict(dict)
+    counted = decided | {hold.held_id for hold in holds if not waits_for_all(hold.policy)}
+    if patient := sorted({hold.held_id for hold in holds} - counted):
+        for id, number in await tx.all("edges_open", ids=tx.listed(patient)):
+            counts[id, number] = {None: 1}
+    counted |= {hold.held_id for hold in holds if (hold.held_id, hold.number) not in counts}
+    if counted:
+        for id, number, state, count in await tx.all("edge_counts", ids=tx.listed(sorted(counted))):
+            counts[id, number][state] = count
+    return counts
 
 
 def has_ended(

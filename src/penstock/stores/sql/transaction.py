@@ -66,6 +66,9 @@ class SqlTransaction(ABC):
         for row in rows:
             await self.run(statement, **row)
 
+    async def add_edges(self, rows: Sequence[dict[str, int]]) -> None:
+        await self.run_many("edge_add", rows)
+
     async def try_hold(self, ids: Sequence[int]) -> list[int]:
         """Locks held messages against other looks; returns those that were locked."""
         return list(ids)

@@ -104,14 +104,13 @@ async def put_edges(
     holds: Sequence[Hold],
     published: Sequence[int],
 ) -> None:
-    await tx.run_many(
-        "edge_add",
+    await tx.add_edges(
         [
             {"held_id": held_id, "number": number, "awaited_id": awaited}
             for hold in holds
             if hold.after is not None
             for awaited in list_awaited(hold.after, published)
-        ],
+        ]
     )
 
 

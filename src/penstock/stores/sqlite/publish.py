@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 
-from penstock.model.message import Moment
+from penstock.model.message import Flag, Moment
 from penstock.model.store_types import Entry, Published, UniformBatch, are_plain
 from penstock.rules.waiting import mark_awaited
 from penstock.stores.sql.holds import hold_published
@@ -22,6 +22,8 @@ ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Few distinct sizes, so that all statements stay in the statement cache.
 CHUNKS = (256, 64, 16, 4, 1)
 BODY = 7
+# Entries with other flags have keys or holds, which are written one by one.
+SET_FLAGS = (0, Flag.AWAITED)
 
 
 def make_insert_statements(row: Callable[[int], str]) -> dict[int, str]:
@@ -75,30 +77,33 @@ async def publish_holding(tx: SqliteTransaction, entries: Sequence[Entry]) -> li
 
 
 async def publish_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
-    """Publishes in order; adjacent plain entries go into one set."""
+    """Publishes in order; adjacent plain entries go into one set, and so do awaited ones."""
     entries = find_uniform(entries)
     if are_plain(entries):
         return publish_plain(tx, entries)
     outcomes: list[Published] = []
-    for together, run in groupby(entries, is_plain):
-        if together:
-            outcomes += publish_plain(tx, find_uniform(list(run)))
+    for flags, run in groupby(entries, find_set):
+        if flags is not None:
+            outcomes += publish_plain(tx, find_uniform(list(run)), flags)
         else:
             outcomes += [await publish_checked(tx, entry) for entry in run]
     return outcomes
 
 
-def is_plain(entry: Entry) -> bool:
-    return entry.plain
+def find_set(entry: Entry) -> int | None:
+    """Returns the flags that the entry shares with its set, or None if it is written alone."""
+    return entry.flags if entry.flags in SET_FLAGS and not entry.conditional else None
 
 
-def publish_plain(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
+def publish_plain(
+    tx: SqliteTransaction, entries: Sequence[Entry], flags: int = 0
+) -> list[Published]:
     if isinstance(entries, UniformBatch):
         last, headings = insert_uniform(tx, entries), [entries.heading]
     else:
         last, headings = insert_each(tx, entries), list(entries)
     first = last - len(entries) + 1
-    span = {"first": first, "last": last, "now": tx.now, "flags": 0}
+    span = {"first": first, "last": last, "now": tx.now, "flags": flags}
     tx.execute("publish_ready", span)
     if any(heading.delay or heading.run_at for heading in headings):
         tx.execute("publish_scheduled", span)

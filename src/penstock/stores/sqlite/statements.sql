@@ -746,6 +746,10 @@ INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
 -- name: nudge_awaiting
 INSERT INTO penstock_nudge (held_id, awaited_id)
 SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
+-- name: nudge_awaiting_all
+INSERT INTO penstock_nudge (held_id, awaited_id)
+SELECT e.held_id, e.awaited_id FROM json_each(:ids) AS j
+CROSS JOIN penstock_edge AS e ON e.awaited_id = j.value WHERE e.state IS NULL;
 -- name: drop_holds_of
 DELETE FROM penstock_hold WHERE held_id = :id;
 -- name: drop_nudges_of
@@ -792,6 +796,13 @@ WHERE e.awaited_id IN (SELECT value FROM json_each(:awaited)) AND e.held_id IN (
 -- name: edges_settle
 UPDATE penstock_edge SET state = :state
 WHERE held_id IN (SELECT value FROM json_each(:ids)) AND awaited_id IN (SELECT value FROM json_each(:awaited)) AND state IS NULL;
+-- name: edges_open
+-- Searched from the end: messages of one publish end in about the order of their ids.
+SELECT h.held_id, h.number FROM penstock_hold AS h
+WHERE h.held_id IN (SELECT value FROM json_each(:ids)) AND h.kind = 'after' AND (
+    SELECT e.awaited_id FROM penstock_edge AS e
+    WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL
+    ORDER BY e.awaited_id DESC LIMIT 1) IS NOT NULL;
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock_edge
 WHERE held_id IN (SELECT value FROM json_each(:ids)) GROUP BY held_id, number, state;

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import acting
-from penstock.model.message import Moment, State, Verb
+from penstock.model.message import Flag, Moment, State, Verb
 from penstock.model.store_types import (
     DONE,
     Answer,
@@ -193,8 +193,7 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
     count = cursor.rowcount
     if count:
         tx.execute("complete_remove", (locks,))
-        for id, flags in flagged:
-            await finalize(tx, id, flags, State.COMPLETED)
+        await finalize_completed(tx, flagged)
     if count == len(items):
         await keep_results(tx, items)
         return [DONE] * count
@@ -204,6 +203,18 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
     wanted = {(item.id, item.fence): item for item in reversed(items)}
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
     return [await answer_completed(tx, item, done) for item in items]
+
+
+async def finalize_completed(tx: SqliteTransaction, flagged: Iterable[tuple[int, int]]) -> None:
+    """Finalizes completed messages. Those that others wait for and no more are one set."""
+    awaited: list[int] = []
+    for id, flags in flagged:
+        if flags & Flag.ENDING == Flag.AWAITED:
+            awaited.append(id)
+        else:
+            await finalize(tx, id, flags, State.COMPLETED)
+    if awaited:
+        await tx.run("nudge_awaiting_all", ids=tx.listed(awaited))
 
 
 async def complete_alone(tx: SqliteTransaction, item: Completion) -> Answer:
