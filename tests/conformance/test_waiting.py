@@ -312,6 +312,27 @@ async def test_a_step_is_stored_once_under_its_fence(stage: Stage) -> None:
     assert late.kind is AnswerKind.LOST
 
 
+async def test_later_steps_of_a_run_are_stored_once_under_its_fence(stage: Stage) -> None:
+    id = await stage.publish()
+    leased = await stage.take()
+    signal = await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
+    first = StepRecord(name="charge", key="0", position=1)
+    begun = StepRecord(name="go", key="0", kind="signal", done=False, position=2)
+    ended = replace(begun, done=True, body=b"1", position=9)
+    repeated = replace(ended, body=b"2")
+    saves = [StepSave(id=id, fence=leased.fence, step=each) for each in (first, begun, ended)]
+    saves[2] = replace(saves[2], consumes=signal.id)
+    saves += [replace(saves[2], fence=leased.fence + 1), replace(saves[2], step=repeated)]
+    answers = [(await stage.store.save_steps([save]))[0] for save in saves]
+    done, already, lost = AnswerKind.DONE, AnswerKind.ALREADY, AnswerKind.LOST
+    assert [each.kind for each in answers] == [done, done, done, lost, already]
+    assert (await stage.store.steps(id)).steps == [answers[0].step, answers[2].step]
+    assert [(each.step.position, each.step.body) for each in answers[2::2] if each.step] == (
+        [(2, b"1"), (2, b"1")]
+    )
+    assert [each.consumed for each in await stage.store.signals(id)] == [True]
+
+
 async def test_steps_survive_a_retry_and_a_redrive(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take()

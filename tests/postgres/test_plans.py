@@ -192,6 +192,7 @@ WALKS: dict[str, list[str]] = {
     "recent_waits": [STORY],
     "reschedule_held": [DELAYED],
     "resume_held": [DELAYED],
+    "step_save_leased": [HELD],
     "take_held": [DELAYED],
     "wait_counts": [STORY],
 }

@@ -24,6 +24,7 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
+from penstock.model.waiting import StepRecord, StepSave
 from penstock.store import Check
 from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
 from penstock.stores.mariadb import claim as claims
@@ -111,6 +112,9 @@ class MariaDialect:
         return publish.make_published(outcomes[0].first, len(entries))
 
     async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
+        return None
+
+    async def save_step(self, item: StepSave) -> StepRecord | None:
         return None
 
     def inside(self, connection: object) -> Inside:

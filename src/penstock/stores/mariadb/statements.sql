@@ -1011,11 +1011,12 @@ UPDATE penstock_edge SET state = :state
 WHERE held_id IN (:ids) AND awaited_id IN (:awaited) AND state IS NULL;
 -- name: edges_open
 -- Searched from the end: messages of one publish end in about the order of their ids.
-SELECT h.held_id, h.number FROM penstock_hold AS h
-WHERE h.held_id IN (:ids) AND h.kind = 'after' AND (
-    SELECT e.awaited_id FROM penstock_edge AS e
-    WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL
-    ORDER BY e.awaited_id DESC LIMIT 1) IS NOT NULL;
+SELECT held_id, number FROM penstock_hold
+WHERE held_id IN (:ids) AND kind = 'after' AND (
+    SELECT awaited_id FROM penstock_edge
+    WHERE penstock_edge.held_id = penstock_hold.held_id
+      AND penstock_edge.number = penstock_hold.number AND state IS NULL
+    ORDER BY awaited_id DESC LIMIT 1) IS NOT NULL;
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock_edge
 WHERE held_id IN (:ids) GROUP BY held_id, number, state;

@@ -7,6 +7,8 @@ from math import inf
 from typing import Any, TypeVar
 
 import asyncpg
+import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import NotYet, StoreBusy, StoreError
 from penstock.model.copies import StoreDump
@@ -27,6 +29,7 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
+from penstock.model.waiting import StepRecord, StepSave
 from penstock.retry import TRANSACTION, Retries
 from penstock.store import Check
 from penstock.stores.postgres import caller_transaction, feed, health, publish, schema
@@ -80,6 +83,17 @@ class PostgresDialect:
         if rows:
             self.notifier.tell(set(values["copy_queue_ids"]))
         return publish.make_fanout_outcomes(len(entries), rows)
+
+    async def save_step(self, item: StepSave) -> StepRecord | None:
+        values = msgspec.structs.asdict(item.step)
+        values |= {"id": item.id, "fence": item.fence, "consumes": item.consumes}
+        try:
+            rows = await self.database.fetch("step_save_leased", values)
+        except StoreBusy:
+            return None
+        for position, at in rows:
+            return replace(item.step, position=position, at=at, fence=item.fence)
+        return None
 
     def inside(self, connection: object) -> Inside:
         return caller_transaction.enter_transaction(KINDS.adapt(connection), self.seal)

@@ -1322,6 +1322,28 @@ INSERT INTO penstock.step (message_id, name, key, kind, position, done, due_at, 
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
 ON CONFLICT (message_id, name, key) DO UPDATE SET (kind, done, due_at, at, fence, body) =
     (excluded.kind, excluded.done, excluded.due_at, excluded.at, excluded.fence, excluded.body);
+-- name: step_save_leased
+-- Stores a step of a run that has stored some. No row if its lease is gone or locked, or if the step
+-- is done. The lock keeps the lease until the step is committed.
+WITH held AS MATERIALIZED (
+    SELECT l.id FROM penstock.lease AS l
+    WHERE l.id = :id AND l.fence = :fence AND l.flags & {FROM_DEAD} = 0 AND l.flags & {STEPS} <> 0
+      AND NOT EXISTS (
+          SELECT 1 FROM penstock.step AS s
+          WHERE s.message_id = :id AND s.name = :name AND s.key = :key AND s.done)
+    FOR KEY SHARE OF l SKIP LOCKED),
+consumed AS (
+    UPDATE penstock.signal SET consumed = true
+    WHERE id = :consumes AND message_id = (SELECT id FROM held))
+INSERT INTO penstock.step
+    (message_id, name, key, kind, position, done, due_at, at, fence, body)
+SELECT id, :name, :key, :kind::text, :position::int, :done::boolean, :due_at::bigint,
+       penstock.moment(), :fence, :body::bytea
+FROM held
+ON CONFLICT (message_id, name, key) DO UPDATE SET (kind, done, due_at, at, fence, body) =
+    (excluded.kind, excluded.done, excluded.due_at, excluded.at, excluded.fence, excluded.body)
+    WHERE NOT step.done
+RETURNING position, at;
 -- name: step_delete
 DELETE FROM penstock.step WHERE message_id = :id AND name = :name AND key = :key;
 -- name: last_redrive

@@ -21,6 +21,7 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
+from penstock.model.waiting import StepRecord, StepSave
 from penstock.store import Capabilities, Check
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.documents import Work
@@ -92,6 +93,9 @@ class ServerDialect(Dialect, Protocol):
 
     async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
         """Publishes broadcasts in one statement. None if the engine has none for these entries."""
+
+    async def save_step(self, item: StepSave) -> StepRecord | None:
+        """Stores a step of a run in one statement. None if that is not possible."""
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         """Returns the locks that were completed; raises StoreBusy if a row is locked."""

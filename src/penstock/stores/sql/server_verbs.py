@@ -27,9 +27,9 @@ from penstock.model.store_types import (
     Sweep,
     are_plain,
 )
-from penstock.model.waiting import StepSave, StepSaved
+from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
-from penstock.stores.sql import caller_transaction, messages, publish, upkeep, waiting
+from penstock.stores.sql import caller_transaction, messages, publish, steps, upkeep, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance
 from penstock.stores.sql.database import ServerDatabase, TransactionConflict, Work
@@ -241,6 +241,21 @@ class ServerVerbs:
         return False
 
     publish_inside = staticmethod(publish.publish_locked)
+
+    async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
+        """Stores steps. A single one that publishes nothing is one statement, if it can be."""
+        if len(items) == 1 and items[0].entry is None:
+            step = await self.dialect.save_step(items[0])
+            if step is not None:
+                return [StepSaved(AnswerKind.DONE, step)]
+        return await self.database.write(steps.save_steps, items, self.publish_inside)
+
+    async def steps(self, id: int) -> StepLog:
+        rows = await self.database.fetch("steps", {"id": id})
+        return StepLog([steps.make_step(row) for row in rows], await self.dialect.now())
+
+    async def signals(self, id: int) -> list[StoredSignal]:
+        return steps.make_signals(await self.database.fetch("signals", {"id": id}))
 
     async def look_when(self) -> tuple[Moment, bool, Moment | None]:
         """Returns the time, whether a message was nudged, and when the next hold is due."""

@@ -128,8 +128,7 @@ async def wait_facts(tx: SqlTransaction, id: int, fence: int) -> WaitFacts:
 
 async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
     """Stores the signal and asks for a look at its message, in one transaction."""
-    state = State.CLAIMED if await tx.one("lease_fence", id=draft.id) else None
-    state = state or await find_state(tx, draft.id)
+    state = await find_place(tx, draft.id)
     if state is None or state.final:
         return SignalAnswer(state=state, code=(InvalidState if state else NotFound).code)
     await tx.lock(("signal", 0, str(draft.id)))
@@ -147,11 +146,22 @@ async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
     return SignalAnswer(row[0], state=state)
 
 
+async def find_place(tx: SqlTransaction, id: int) -> State | None:
+    """Returns the state of a message. One that gets a signal most likely waits for it."""
+    if await tx.one("where_scheduled", id=id) is not None:
+        return State.SCHEDULED
+    return State.CLAIMED if await tx.one("lease_fence", id=id) else await find_state(tx, id)
+
+
 async def signals(tx: SqlTransaction, id: int) -> list[StoredSignal]:
+    return make_signals(await tx.all("signals", id=id))
+
+
+def make_signals(rows: Sequence[Any]) -> list[StoredSignal]:
     return [
         StoredSignal(
             id=id, message_id=message_id, name=name, key=key, at=at, consumed=bool(consumed),
             body=bytes(body),
         )
-        for id, message_id, name, key, at, consumed, body in await tx.all("signals", id=id)
+        for id, message_id, name, key, at, consumed, body in rows
     ]  # fmt: skip

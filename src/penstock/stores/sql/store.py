@@ -72,6 +72,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.acomplete_on = hot.acomplete_on
         self.save_step_on = hot.save_step_on
         self.asave_step_on = hot.asave_step_on
+        self.save_steps = hot.save_steps
+        self.steps = hot.steps
+        self.signals = hot.signals
         self.in_transaction = hot.in_transaction
         self.complete = hot.complete
         self.extend = hot.extend
@@ -107,11 +110,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     def bind_waits(self, waits: WaitVerbs) -> None:
         self.wait = waits.wait
         self.wait_facts = waits.wait_facts
-        self.save_steps = waits.save_steps
-        self.steps = waits.steps
         self.forget_steps = waits.forget_steps
         self.signal = waits.signal
-        self.signals = waits.signals
         self.look = waits.look
         self.nudge_missed = waits.nudge_missed
         self.end_held = waits.end_held

@@ -11,12 +11,8 @@ from penstock.model.waiting import (
     Looked,
     SignalAnswer,
     SignalDraft,
-    StepLog,
     StepRecord,
-    StepSave,
-    StepSaved,
     StoredHold,
-    StoredSignal,
     Wait,
     WaitFacts,
 )
@@ -39,20 +35,11 @@ class WaitVerbs:
     async def wait_facts(self, id: int, fence: int) -> WaitFacts:
         return await self.database.look(steps.wait_facts, id, fence)
 
-    async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
-        return await self.database.write(steps.save_steps, items, self.hot.publish_inside)
-
-    async def steps(self, id: int) -> StepLog:
-        return await self.database.look(steps.steps, id)
-
     async def forget_steps(self, id: int, position: int) -> list[StepRecord]:
         return await self.database.write(with_audit(steps.forget_steps), id, position)
 
     async def signal(self, draft: SignalDraft) -> SignalAnswer:
         return await self.database.write(steps.signal, draft)
-
-    async def signals(self, id: int) -> list[StoredSignal]:
-        return await self.database.look(steps.signals, id)
 
     async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
         now, nudged, next_at = await self.hot.look_when()

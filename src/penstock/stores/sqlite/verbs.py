@@ -22,8 +22,8 @@ from penstock.model.store_types import (
     Published,
     Sweep,
 )
-from penstock.model.waiting import StepSave, StepSaved
-from penstock.stores.sql import look, messages, queues, upkeep
+from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
+from penstock.stores.sql import look, messages, queues, steps, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
@@ -134,6 +134,15 @@ class SqliteVerbs:
         return self.database.look_now(find_any_of_types, queue_id, types)
 
     publish_inside = staticmethod(publish.publish_each)
+
+    async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
+        return await self.database.write(steps.save_steps, items, self.publish_inside)
+
+    async def steps(self, id: int) -> StepLog:
+        return self.database.look_now(steps.steps, id)
+
+    async def signals(self, id: int) -> list[StoredSignal]:
+        return self.database.look_now(steps.signals, id)
 
     async def look_when(self) -> tuple[Moment, bool, Moment | None]:
         """Returns the time, whether a message was nudged, and when the next hold is due."""
