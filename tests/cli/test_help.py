@@ -36,6 +36,7 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "scope resume", "scope archive", "scope unarchive", "apply", "export",
         "inbox list", "inbox show", "inbox claim", "inbox release", "inbox delegate",
         "inbox comment", "inbox request", "decide", "pattern save", "pattern list",
+        "human-webhook add", "human-webhook list", "human-webhook delete",
         "pattern delete", "workflow list", "workflow show", "workflow cancel", "workflow redrive",
         "workflow wait", "rule add", "rule coverage", "rule delete", "rule disable", "rule enable",
         "rule backtest", "rule list", "rule show", "rule test", "signal", "steps",

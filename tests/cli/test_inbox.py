@@ -36,3 +36,15 @@ def test_a_pattern_is_read_from_a_file(terminal: Terminal) -> None:
     terminal.write("refund.json", "refund")
     error = terminal.call("pattern", "save", "refund", "refund.json", code=1).err
     assert "refund.json is not a JSON object" in error
+
+
+def test_a_webhook_about_steps_is_added_listed_and_deleted(terminal: Terminal) -> None:
+    terminal.call("queue", "create", "mail")
+    to = "https://example.org/hook"
+    said = terminal.call("human-webhook", "add", "mail", "--to", to, "--links").out
+    assert said == "webhook mail created\n"
+    assert "already exists" in terminal.call("human-webhook", "add", "mail", "--to", to, code=1).err
+    listed = terminal.call("human-webhook", "list", "--json").json
+    assert (listed["name"], listed["url"], listed["links"]) == ("mail", to, True)
+    assert terminal.call("human-webhook", "delete", "mail").out == "webhook mail is deleted\n"
+    assert "no webhooks" in terminal.call("human-webhook", "list").out

@@ -149,3 +149,18 @@ def test_a_step_of_several_people_needs_a_login(server: Served) -> None:
     id = request(server, approvals=2, assign={"users": ["ann", "bob"]})
     page, nonce, _ = open_page(server, make_link(server, id))
     assert (nonce, b"Log in" in page.body) == ("", True)
+
+
+def test_webhooks_about_steps_need_the_right_access(server: Served, finance: Served) -> None:
+    new = {"name": "chat", "url": "https://example.org/hook"}
+    assert finance.post("/v1/human-webhooks", new).status == 403
+    assert keyed(server, "viewer").get("/v1/human-webhooks").status == 403
+    made = server.post("/v1/human-webhooks", new)
+    assert (made.status, made.json["links"], made.json["error"]) == (201, False, None)
+    assert server.post("/v1/human-webhooks", new).status == 409
+    assert server.post("/v1/human-webhooks", {**new, "url": "ftp://x"}).status == 422
+    assert server.post("/v1/human-webhooks", {**new, "name": "l", "links": True}).status == 422
+    listed = server.get("/v1/human-webhooks").json["webhooks"]
+    assert "chat" in [each["name"] for each in listed]
+    assert server.ask("DELETE", "/v1/human-webhooks/chat").status == 204
+    assert server.ask("DELETE", "/v1/human-webhooks/chat").status == 404

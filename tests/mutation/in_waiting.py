@@ -9,6 +9,7 @@ FAN_IN = conformance("fan_in")
 COMMITTED = "tests/worker/test_transaction_steps.py"
 WEEKS = "tests/agents/test_weeks.py"
 EVENTS = "tests/http/test_wait_events.py"
+LETTERS = "tests/http/test_human_notifier.py"
 RESUME = "test_a_signal_and_the_resume_are_told_once"
 RETURN = "test_a_listener_who_comes_back_hears_what_was_decided_meanwhile"
 
@@ -80,6 +81,15 @@ WAITING = (
          "self.told = set(found)", "pass", f"{EVENTS}::{RESUME}"),
     code("cancelled_wait_resumes", "http/events/wait_tail.py", "has_run_on",
          "record.state not in (State.CANCELLED, State.EXPIRED)", "True", f"{EVENTS}::{RESUME}"),
+    code("letter_is_sent_by_two_servers", "agents/human_notifier.py", "send_due",
+         "if not await notices.save(id, replace(notice, due_at=now + SENDING_MICROS), version):",
+         "if False:", LETTERS),
+    code("quick_step_is_not_sent", "agents/human_notifier.py", "find_new",
+         "for id in sorted(recent - known):", "for id in ():", LETTERS),
+    code("links_for_every_webhook", "agents/human_notifier.py", "make_links",
+         "if not webhook.links or not self.public_url:", "if not self.public_url:", LETTERS),
+    code("reminders_end_with_an_escalation", "rules/human_letters.py", "note_accepted",
+         "reminded=state.reminded", "reminded=max(known.reminded, state.reminded)", LETTERS),
     code("requester_hears_nothing", "broker/waiting/live_events.py", "make_audience",
          "users.add(step.requester)", "pass", f"{EVENTS}::{RETURN}"),
 )  # fmt: skip

@@ -20,6 +20,7 @@ from penstock.model.broadcast import BROADCAST, BROADCAST_CATCH_UP, BROADCAST_CL
 from penstock.model.copies import CopyCursor, StoredLife, StoreDump
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN
+from penstock.model.human_webhooks import HUMAN_WEBHOOK
 from penstock.model.message import Flag, HistoryRow, Moment, State, Verb, keep_lasting_flags
 from penstock.model.queue import SCOPE, Queue, QueueState
 from penstock.model.routing import (
@@ -39,7 +40,8 @@ PROGRESS = ("copy", "progress")
 # What users configure. Other documents belong to one store: webhook secrets, metrics, reports.
 DOCUMENT_KINDS = (
     "key", "role", "trust", "subscription", SCHEMA, BINDING, SCOPE, TOPOLOGY, RULE, RULE_VERSION,
-    BROADCAST, BROADCAST_CLAIM, ALERT, PATTERN, HUMAN_STEP, WORKFLOW, OPEN_WORKFLOW, WORKFLOW_KEY,
+    BROADCAST, BROADCAST_CLAIM, ALERT, PATTERN, HUMAN_WEBHOOK, HUMAN_STEP, WORKFLOW,
+    OPEN_WORKFLOW, WORKFLOW_KEY,
 )  # fmt: skip
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.

@@ -42,6 +42,7 @@ COMMANDS = {
     "inbox": "inbox",
     "decide": "inbox",
     "pattern": "inbox",
+    "human-webhook": "human_webhooks",
     "schema": "schemas",
     "apply": "topology",
     "export": "topology",

@@ -13,6 +13,7 @@ from penstock.wire.human import (
     StatisticsView,
     View,
 )
+from penstock.wire.human_webhooks import HumanWebhookList, HumanWebhookView
 
 
 class RemoteInbox:
@@ -107,6 +108,25 @@ class RemoteInbox:
     async def delete_pattern(self, name: str, *, scope: str = "default") -> None:
         query = {"scope": scope}
         await self.transport.exchange("DELETE", f"/v1/human-patterns/{name}", query=query)
+
+    async def add_webhook(
+        self, name: str, url: str, *, links: bool = False, scope: str = "default"
+    ) -> HumanWebhookView:
+        """Sends letters about steps that open from now on."""
+        sent = {"name": name, "url": url, "links": links}
+        return await self.transport.send(
+            "POST", "/v1/human-webhooks", sent, gives=HumanWebhookView, query={"scope": scope}
+        )
+
+    async def list_webhooks(self, *, scope: str = "default") -> list[HumanWebhookView]:
+        found = await self.transport.send(
+            "GET", "/v1/human-webhooks", gives=HumanWebhookList, query={"scope": scope}
+        )
+        return found.webhooks
+
+    async def delete_webhook(self, name: str, *, scope: str = "default") -> None:
+        query = {"scope": scope}
+        await self.transport.exchange("DELETE", f"/v1/human-webhooks/{name}", query=query)
 
     async def _send(self, method: str, id: int, verb: str, sent: Any, scope: str) -> HumanStepView:
         return await self.transport.send(

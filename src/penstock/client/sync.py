@@ -158,6 +158,9 @@ class SyncInbox(SyncGroup[RemoteInbox]):
     save_pattern = make_sync(RemoteInbox.save_pattern)
     list_patterns = make_sync(RemoteInbox.list_patterns)
     delete_pattern = make_sync(RemoteInbox.delete_pattern)
+    add_webhook = make_sync(RemoteInbox.add_webhook)
+    list_webhooks = make_sync(RemoteInbox.list_webhooks)
+    delete_webhook = make_sync(RemoteInbox.delete_webhook)
 
 
 class SyncWorkflows(SyncGroup[RemoteWorkflows]):

@@ -15,6 +15,7 @@ from penstock.http.handlers.bulk_actions import bulk_actions
 from penstock.http.handlers.dashboard import dashboard
 from penstock.http.handlers.events import events
 from penstock.http.handlers.human_links import human_links
+from penstock.http.handlers.human_webhooks import human_webhooks
 from penstock.http.handlers.inbox import inbox
 from penstock.http.handlers.messages import messages
 from penstock.http.handlers.metrics import alerts, metrics
@@ -49,7 +50,7 @@ def encode_document(prefix: str) -> bytes:
 TABLES = (
     verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, runs, messages,
     schedules, schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox,
-    human_links, access, metrics, alerts, system, activity, dashboard,
+    human_links, human_webhooks, access, metrics, alerts, system, activity, dashboard,
     views,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(each for table in TABLES for each in table.all)

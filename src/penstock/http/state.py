@@ -15,6 +15,7 @@ from penstock.agents import make_agents
 from penstock.agents.alert_sender import AlertSender
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.agents.callback_dispatcher import CallbackDispatcher
+from penstock.agents.human_notifier import HumanNotifier
 from penstock.agents.subscription_notifier import SubscriptionNotifier
 from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
@@ -49,6 +50,7 @@ from penstock.http.metrics.queue_stats import (
 from penstock.http.quotas import Quota
 from penstock.model.message import HistoryRow, Verb
 from penstock.outage import Outages
+from penstock.rules.human_links import HumanLinks
 from penstock.runner import Agent, Runner, make_identity
 from penstock.store import Store
 from penstock.stores.pool import ConnectionPool
@@ -134,6 +136,13 @@ class ServerState:
         )
         self.subscribers = self.notices.subscribers
         self.alerts = AlertSender(self.store, self.directory, self.sender)
+        self.letters = HumanNotifier(
+            self.store,
+            self.directory,
+            self.sender,
+            HumanLinks(self.tokens.secret),
+            self.limits.public_url,
+        )
 
     def make_followers(self) -> None:
         self.figures = LiveFigures(self.store, self.directory, self.counts)
@@ -166,7 +175,8 @@ class ServerState:
 
     def own_agents(self) -> list[Agent]:
         upkeep = make_agents(self.store, make_identity(), directory=self.directory, room=self.room)
-        return [*upkeep, self.callbacks, self.notices, self.alerts, *self.make_local_agents()]
+        sending = (self.callbacks, self.notices, self.alerts, self.letters)
+        return [*upkeep, *sending, *self.make_local_agents()]
 
     def make_local_agents(self) -> list[Agent]:
         """Agents that serve only this process."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
+from penstock.broker.waiting.human_webhooks import HumanWebhooks
 from penstock.broker.waiting.live_events import make_event_document, make_human_event
 from penstock.errors import (
     AlreadyDecided,
@@ -61,6 +62,7 @@ class Inbox:
         self.directory = directory
         self.tenant = tenant
         self.patterns = HumanPatterns(store, tenant)
+        self.webhooks = HumanWebhooks(store, tenant)
 
     async def request(
         self,

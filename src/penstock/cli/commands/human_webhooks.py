@@ -1,0 +1,97 @@
+"""The `human-webhook` commands: webhooks about human steps."""
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.model.human_webhooks import HumanWebhookState, HumanWebhookStatus
+from penstock.model.message import Moment
+from penstock.wire.human_webhooks import make_webhook_view
+
+
+@click.group("human-webhook")
+def human_webhook() -> None:
+    """Send letters about human steps to webhooks.
+
+    A running server sends them when a step opens, is due or has ended, signed like callbacks. The
+    body has a `text` that chats show.
+
+    \b
+    penstock human-webhook add chat --to https://example.org/hook
+    penstock human-webhook list
+    """
+
+
+@command(human_webhook, "add")
+@click.argument("name")
+@click.option("--to", "to", required=True, metavar="URL", help="Where to send letters.")
+@click.option("--links", is_flag=True, help="Add a link for each assigned person.")
+def add(session: CommandContext, name: str, to: str, links: bool) -> None:
+    """Create a webhook about human steps that open from now on.
+
+    A link decides as the person it is for, so only those people may read the letters. Links need a
+    server with --public-url.
+
+    \b
+    penstock human-webhook add chat --to https://example.org/hook
+    penstock human-webhook add mail --to https://example.org/hook --links
+    """
+
+    async def work(broker: Broker) -> HumanWebhookStatus:
+        made = await broker.inbox.webhooks.add(name, to, links=links, scope=session.scope)
+        return HumanWebhookStatus(made, HumanWebhookState())
+
+    made = session.run(work)
+    if session.as_json:
+        print_json(msgspec.to_builtins(make_webhook_view(made)))
+    else:
+        print(f"webhook {name} created")
+
+
+@command(human_webhook, "list")
+def list_(session: CommandContext) -> None:
+    """List webhooks about human steps and their delivery.
+
+    \b
+    penstock human-webhook list
+    """
+
+    async def work(broker: Broker) -> tuple[list[HumanWebhookStatus], Moment]:
+        return await broker.inbox.webhooks.list(scope=session.scope), await broker.now()
+
+    found, now = session.run(work)
+    if session.as_json:
+        print_json_lines(msgspec.to_builtins(make_webhook_view(each)) for each in found)
+        return
+    rows = [
+        (
+            each.webhook.name,
+            each.webhook.url,
+            "yes" if each.webhook.links else "no",
+            format_ago(each.state.last_sent_at, now),
+            each.state.last_error,
+        )
+        for each in found
+    ]
+    print_table(("webhook", "url", "links", "last", "error"), rows, "no webhooks")
+
+
+@command(human_webhook, "delete")
+@click.argument("name")
+def delete(session: CommandContext, name: str) -> None:
+    """Delete a webhook about human steps.
+
+    \b
+    penstock human-webhook delete chat
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.inbox.webhooks.delete(name, scope=session.scope)
+
+    session.run(work)
+    print_json({"name": name}) if session.as_json else print(f"webhook {name} is deleted")
+
+
+COMMANDS = {"human-webhook": human_webhook}

@@ -1,0 +1,46 @@
+"""Webhooks about human steps, and what their receivers know."""
+
+from msgspec import Struct
+
+from penstock.model.message import Moment
+
+HUMAN_WEBHOOK = "human_webhook"
+
+
+class HumanWebhook(Struct, frozen=True, kw_only=True):
+    """Receives letters about the human steps of a scope.
+
+    With `links`, a letter has a link for each assigned person, which decides as that person.
+    """
+
+    name: str
+    tenant: str
+    scope: str
+    url: str
+    links: bool = False
+    created_at: Moment = 0
+
+
+class HumanWebhookState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The delivery of a webhook. Steps published before `read_until` are known."""
+
+    read_until: Moment = 0
+    last_sent_at: Moment | None = None
+    last_error: str | None = None
+
+
+class HumanWebhookStatus(Struct, frozen=True):
+    webhook: HumanWebhook
+    state: HumanWebhookState
+
+
+class StepNotice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a receiver knows about one step, and when the next letter may be sent."""
+
+    opened: bool = False
+    # Escalations and reminders of the current level that were sent.
+    escalated: int = 0
+    reminded: int = 0
+    letters: int = 0
+    attempts: int = 0
+    due_at: Moment = 0

@@ -1,0 +1,83 @@
+"""Rules: which letter about a human step is due, and what it says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.model.human_webhooks import StepNotice
+from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment
+from penstock.rules.events import HUMAN_DECIDED, HUMAN_ESCALATED, HUMAN_OPENED, HUMAN_REMINDED
+from penstock.rules.human import InboxStep
+
+# Seconds between attempts, doubling. A letter is sent until its receiver accepts it.
+FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
+MAX_DOUBLINGS = 10
+
+
+def find_letter(known: StepNotice, found: InboxStep) -> str | None:
+    """Returns the kind of the next letter. What passed meanwhile is not sent late."""
+    state = found.step.state
+    if found.state.final:
+        return HUMAN_DECIDED
+    if not known.opened:
+        return HUMAN_OPENED
+    if len(state.escalated_to) > known.escalated:
+        return HUMAN_ESCALATED
+    return HUMAN_REMINDED if state.reminded > known.reminded else None
+
+
+def note_accepted(known: StepNotice, found: InboxStep) -> StepNotice:
+    """Returns what the receiver knows after a letter about the step as it was sent."""
+    state = found.step.state
+    return StepNotice(
+        opened=True,
+        escalated=len(state.escalated_to),
+        reminded=state.reminded,
+        letters=known.letters + 1,
+    )
+
+
+def note_failed(known: StepNotice, now: Moment) -> StepNotice:
+    """Schedules the next attempt."""
+    wait = min(FIRST_RETRY_S * 2 ** min(known.attempts, MAX_DOUBLINGS), LONGEST_RETRY_S)
+    due_at = now + int(wait * MICROS_PER_SECOND)
+    return replace(known, attempts=known.attempts + 1, due_at=due_at)
+
+
+def list_people(found: InboxStep) -> list[str]:
+    """Lists the people who are named by the step or by a delegation."""
+    return list(dict.fromkeys([*found.step.spec.assign.users, *found.step.state.delegates]))
+
+
+def make_text(kind: str, found: InboxStep) -> str:
+    """Returns the line that a chat shows."""
+    title, decision = found.step.spec.title, found.decision
+    if kind == HUMAN_OPENED:
+        return f"A decision is needed: {title}"
+    if kind == HUMAN_REMINDED:
+        return f"Reminder: a decision is needed: {title}"
+    if kind == HUMAN_ESCALATED:
+        return f"Escalated to {found.step.state.escalated_to[-1]}: {title}"
+    if decision is not None:
+        return f"Decided as {decision.choice} by {decision.by}: {title}"
+    return f"Ended as {found.state} without a decision: {title}"
+
+
+def describe_step(found: InboxStep, scope: str, links: Mapping[str, str]) -> dict[str, Any]:
+    """Names the step and its people, without its content and inputs."""
+    step, decision = found.step, found.decision
+    return {
+        "id": str(step.id),
+        "scope": scope,
+        "title": step.spec.title,
+        "state": found.state.value,
+        "requester": step.requester or None,
+        "users": list_people(found),
+        "roles": list(dict.fromkeys([*step.spec.assign.roles, *step.state.escalated_to])),
+        "times_out_at": None if step.times_out_at >= NEVER else step.times_out_at,
+        "choice": None if decision is None else decision.choice,
+        "by": None if decision is None else decision.by,
+        "correlation_id": found.correlation_id,
+        "links": dict(links),
+    }
