@@ -6,6 +6,14 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"
-        for name in ("world", "producers", "consumers", "operators", "keepers", "waiters")
+        for name in (
+            "world",
+            "producers",
+            "consumers",
+            "operators",
+            "keepers",
+            "waiters",
+            "governors",
+        )
     )
 )

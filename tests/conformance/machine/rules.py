@@ -18,6 +18,7 @@ from tests.conformance.machine.wishes import (
     batches,
     ended,
     endings,
+    governed,
     held,
     ids,
     lines,
@@ -151,6 +152,15 @@ SCENES: dict[str, tuple[int, Possible, dict[str, st.SearchStrategy[Any]]]] = {
             "after": st.sampled_from(POLICIES),
             "by_name": st.booleans(),
             "then": st.sampled_from(["look", "cancel", "work", "reject"]),
+        },
+    ),
+    "govern": (
+        2,
+        lambda machine: True,
+        {
+            "batch": st.lists(governed, min_size=1, max_size=4),
+            "serve": st.sampled_from([0, 0, 2, 20]),
+            "end": endings,
         },
     ),
     "rouse": (

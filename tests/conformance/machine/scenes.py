@@ -8,13 +8,14 @@ import msgspec
 from penstock.model.message import After, Nack, Settlement, SettleReject
 from penstock.model.queue import DEAD_LETTER, QueueState
 from penstock.model.waiting import Hold, StepRecord
+from tests.conformance.machine.governors import RECEIVERS, Governors
 from tests.conformance.machine.keepers import Keepers
 from tests.conformance.machine.operators import Operators
 from tests.conformance.machine.waiters import Waiters
 from tests.conformance.machine.wishes import LockPair, Wish, draft_of
 
 
-class Scenes(Waiters, Keepers, Operators):
+class Scenes(Waiters, Keepers, Operators, Governors):
     def publish_batch(
         self, batch: list[Wish], *, atomic: bool = False, alike: bool = False
     ) -> None:
@@ -194,6 +195,15 @@ class Scenes(Waiters, Keepers, Operators):
                     self.end_one(lock, b"42" if then == "work" else SettleReject("bad"))
         self.store_and_model_agree()
         self.look()
+
+    def govern(self, batch: list[Wish], serve: int, end: Settlement | bytes) -> None:
+        """Publishes through rules and to subscriptions, and works on some of it."""
+        self.open_gate()
+        self.publish_governed([draft_of(wish, self.model.now) for wish in batch])
+        self.store_and_model_agree()
+        if serve:
+            for lock in self.claim(RECEIVERS, "worker", serve)[1:]:
+                self.end_one(lock, end)
 
     def stale_wait(self, lock: LockPair, name: str) -> None:
         """An old lock neither waits nor stores steps; a current one stores its step once."""

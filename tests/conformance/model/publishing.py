@@ -90,6 +90,12 @@ class Publishing(Ledger):
             self.put(item, "ready")
         return item
 
+    def enter_ended(self, draft: Draft, id: int, reason: str) -> None:
+        """A draft that ends when it is published, such as a broadcast."""
+        item = self.items[id] = self.written(draft, id)
+        self.write(item, Verb.PUBLISH, State.COMPLETED, reason=reason)
+        self.put(item, None)
+
     def written(self, draft: Draft, id: int) -> Item:
         queue = self.queues[draft.queue]
         due_at = max(self.now, draft.run_at or moment_after(self.now, draft.delay))
