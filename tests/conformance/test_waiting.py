@@ -322,7 +322,8 @@ async def test_later_steps_of_a_run_are_stored_once_under_its_fence(stage: Stage
     repeated = replace(ended, body=b"2")
     saves = [StepSave(id=id, fence=leased.fence, step=each) for each in (first, begun, ended)]
     saves[2] = replace(saves[2], consumes=signal.id)
-    saves += [replace(saves[2], fence=leased.fence + 1), replace(saves[2], step=repeated)]
+    stale = replace(saves[0], fence=leased.fence + 1, step=replace(first, name="stale"))
+    saves += [stale, replace(saves[2], step=repeated)]
     answers = [(await stage.store.save_steps([save]))[0] for save in saves]
     done, already, lost = AnswerKind.DONE, AnswerKind.ALREADY, AnswerKind.LOST
     assert [each.kind for each in answers] == [done, done, done, lost, already]

@@ -6,6 +6,7 @@ HOLDS = conformance("waiting")
 RULES = "tests/unit/test_waiting.py"
 RUNS = "tests/agents/test_steps.py"
 FAN_IN = conformance("fan_in")
+LATER_STEPS = conformance("waiting::test_later_steps_of_a_run_are_stored_once_under_its_fence")
 COMMITTED = "tests/worker/test_transaction_steps.py"
 WEEKS = "tests/agents/test_weeks.py"
 EVENTS = "tests/http/test_wait_events.py"
@@ -41,9 +42,9 @@ WAITING = (
     code("finds_edges_of_any_state_open", "stores/postgres/statements.sql", "edges_open",
          "AND state IS NULL", "", FAN_IN),
     code("later_step_needs_no_fence", "stores/postgres/statements.sql", "step_save_leased",
-         "l.id = :id AND l.fence = :fence AND", "l.id = :id AND"),
-    code("later_step_is_overwritten", "stores/postgres/statements.sql", "step_save_leased",
-         "s.key = :key AND s.done)", "s.key = :key AND false)"),
+         "l.id = :id AND l.fence = :fence AND", "l.id = :id AND", LATER_STEPS),
+    code("later_step_leaves_its_signal", "stores/postgres/statements.sql", "step_save_leased",
+         "WHERE id = :consumes AND", "WHERE false AND id = :consumes AND", LATER_STEPS),
     code("fan_out_is_not_awaited", "stores/postgres/statements.sql", "publish_awaited",
          "{AWAITED} FROM written", "0 FROM written", FAN_IN),
     code("step_is_overwritten", "stores/sql/steps.py", "save_step",
