@@ -65,8 +65,9 @@ async def test_a_dead_message_does_not_expire(stage: Stage) -> None:
     assert await stage.state(id) is State.DEAD
 
 
-async def test_a_redriven_message_expires_as_before(stage: Stage) -> None:
-    id = await stage.dead(ttl=10)
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_redriven_message_expires_as_before(stage: Stage, key: str | None) -> None:
+    id = await stage.dead(ttl=10, ordering_key=key)
     await stage.admin.redrive(id)
     await stage.travel(20)
     assert await stage.claim() == []

@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import InvalidState, NameTaken, NotFound, PenstockError, QueueDraining
 from penstock.model.changes import Change, Item, ItemAnswer, ItemVerb
 from penstock.model.documents import Document
-from penstock.model.message import After, Dedup, Flag, Nack, State, Verb
+from penstock.model.message import After, Dedup, Flag, Nack, SettleReject, State, Verb
 from penstock.model.queue import QueueState
 from penstock.model.store_types import AnswerKind, Entry
 from tests.conformance.stage import HOUR, Stage
@@ -243,6 +243,35 @@ async def test_each_item_of_a_change_answers_for_itself(stage: Stage) -> None:
     assert (await stage.last(later)).error == "bulk:b"
     assert (await stage.record(held)).cancel_requested
     assert await stage.store.advance(change) is None
+
+
+@pytest.mark.parametrize("verb", [ItemVerb.REDRIVE, ItemVerb.PURGE])
+async def test_dead_messages_of_one_change_answer_each_for_itself(
+    stage: Stage, verb: ItemVerb
+) -> None:
+    queue_id = await stage.queue_id()
+    ids = [await stage.dead(), await stage.dead(ordering_key="k"), await stage.dead(), 10**6]
+    horizon = await stage.store.horizon()
+    await stage.admin.redrive(ids[2])
+    await stage.broker.settle(await stage.take(), SettleReject("again"))
+    items = tuple(
+        make_item(verb, id, State.DEAD, queue_id, by="bulk:b", as_of=horizon.history) for id in ids
+    )
+    changed = await stage.store.advance(Change(items=items))
+    assert changed is not None
+    done = State.READY if verb is ItemVerb.REDRIVE else State.CANCELLED
+    assert changed.items == (
+        ItemAnswer(AnswerKind.DONE, done),
+        ItemAnswer(AnswerKind.DONE, done),
+        ItemAnswer(AnswerKind.CHANGED, State.DEAD),
+        ItemAnswer(AnswerKind.MISSING),
+    )
+    assert [await stage.state(id) for id in ids[:3]] == [done, done, State.DEAD]
+    plain, keyed = [await stage.last(id) for id in ids[:2]]
+    assert (plain.reason, plain.error) == (keyed.reason, keyed.error)
+    assert "bulk:b" in (plain.reason, plain.error)
+    assert (plain.attempts, plain.deliveries) == (keyed.attempts, keyed.deliveries)
+    assert sorted(await stage.drain()) == (ids[:2] if verb is ItemVerb.REDRIVE else [])
 
 
 async def test_an_item_leaves_a_message_that_changed_since(stage: Stage) -> None:

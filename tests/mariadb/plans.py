@@ -54,7 +54,7 @@ SELECT queue_id, concat('key', id), id FROM penstock_message WHERE id % 20 = 2
 IDS = [7, 12, 17, 22]
 # What the statements are asked with, by the names of their values.
 VALUES: dict[str, Any] = {
-    "above": 0, "after": 10, "any_type": True, "before": 20, "begins": True, "by": "b",
+    "above": 0, "after": 10, "any_type": True, "as_of": 10, "before": 20, "begins": True, "by": "b",
     "correlation": "c10", "consumer": "c", "due_by": 10, "ended": 10, "everywhere": False,
     "expired_by": 2**62, "first": 10, "full": True,
     "fence": 7, "flags": 0, "given": RawSql("SELECT 7 AS id, 7 AS fence, '' AS body"), "id": 7,
@@ -65,7 +65,8 @@ VALUES: dict[str, Any] = {
     "percent": 0.5, "queue": 2, "queue_id": 2, "queues": [2, 3], "rank": 1, "seen": 10,
     "slots": [1, 2], "state": "completed", "tickets": to_tuples([(2, 1, 8), (2, 1, 15)]),
     "kind": "paper", "type": "type5", "types": ["type5", "type6"], "body": "", "at": 1,
-    "scope": "default", "tenant": "default", "settings": "{}",
+    "scope": "default", "tenant": "default", "settings": "{}", "mask": 1, "verb": "redrive",
+    "reason": None, "error": None, "final": False,
 }  # fmt: skip
 # Before all others: what they begin with is set by the statements before them.
 BEGIN = "SELECT 10, 7, 10, 10 INTO @now, @fence, @at, @final"

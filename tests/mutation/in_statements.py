@@ -60,7 +60,15 @@ CLAIMS = (
     sql("claim_dead_loses_the_error", "claim_dead", "reason, error", "reason, NULL",
         "dead_letters"),
     sql("take_dead_keeps_it", "take_dead", "DELETE FROM penstock_dead WHERE",
+        "UPDATE penstock_dead SET reason = reason WHERE", "keys"),
+    sql("redriven_set_stays_dead", "drop_dead_set", "DELETE FROM penstock_dead WHERE",
         "UPDATE penstock_dead SET reason = reason WHERE", "dead_letters"),
+    sql("redriven_set_keeps_its_attempts", "redrive_dead_set", "type, 0, 0,",
+        "type, attempts, 0,", "dead_letters"),
+    sql("redriven_set_forgets_the_expiry", "redrive_dead_set", "SELECT m.expires_at FROM",
+        "SELECT NULL FROM", "expiry"),
+    sql("purged_set_forgets_its_attempts", "record_dead_set", "iif(:final, attempts, 0)", "0",
+        "replace"),
 )  # fmt: skip
 
 SETTLEMENTS = (

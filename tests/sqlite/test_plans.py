@@ -2,14 +2,14 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from penstock.model.store_types import Claim, Completion
-from penstock.stores.sql.messages import take_some
+from penstock.model.store_types import Answer, Claim, Completion
+from penstock.stores.sql.messages import purge_dead, redrive, take_some
 from penstock.stores.sql.settle import expired_leases
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite import claim as claiming
@@ -70,6 +70,20 @@ HOT: dict[str, list[str]] = {
     "pick_dead_type": ["SEARCH dead USING INDEX dead_queue (queue_id=?)"],
     "lock_dead": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)"],
     "take_dead": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)"],
+    "lock_dead_set": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "record_dead_set": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "redrive_dead_set": [
+        "SEARCH d USING INTEGER PRIMARY KEY (rowid=?)",
+        "LIST SUBQUERY 2",
+        "SCAN json_each VIRTUAL TABLE INDEX 1:",
+        "CORRELATED SCALAR SUBQUERY 1",
+        OF_MESSAGE,
+    ],
+    "drop_dead_set": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "changed_since": [
+        "SEARCH history USING INDEX history_story (id=? AND rowid>?)",
+        *LIST,
+    ],
     "take_some_ready": [
         "SEARCH ready USING PRIMARY KEY (queue_id=? AND (rank,id)<(?,?))",
         "SCALAR SUBQUERY 2",
@@ -222,6 +236,7 @@ def test_no_statement_reads_a_whole_table_of_messages(db: sqlite3.Connection) ->
 
 
 Verb = Callable[[SqliteTransaction, int], Coroutine[Any, Any, object]]
+DeadWork = Callable[[SqliteTransaction, Sequence[int]], Coroutine[Any, Any, list[Answer]]]
 
 
 async def claim_ten(tx: SqliteTransaction, queue_id: int) -> object:
@@ -244,6 +259,20 @@ async def purge_ten_of_each_place(tx: SqliteTransaction, queue_id: int) -> objec
 
 async def sweep(tx: SqliteTransaction, queue_id: int) -> object:
     return await expired_leases(tx, 10)
+
+
+def count_statements(ids: Sequence[int], work: DeadWork) -> int:
+    with closing(database(2_000)) as db:
+        tx, ran = SqliteTransaction(db, 10**15), list[str]()
+        db.set_trace_callback(ran.append)
+        assert len(finish(work(tx, ids))) == len(ids)
+    return len(ran)
+
+
+@pytest.mark.parametrize("work", [redrive, purge_dead])
+def test_a_batch_of_dead_letters_takes_as_many_statements_as_one(work: DeadWork) -> None:
+    dead = list(range(3, 503, 5))
+    assert count_statements(dead, work) == count_statements(dead[:1], work) < 6
 
 
 def steps(rows: int, verb: Verb) -> int:

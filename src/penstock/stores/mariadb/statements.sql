@@ -594,6 +594,24 @@ SELECT flags FROM penstock_dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: lock_dead_set
+SELECT id, queue_id FROM penstock_dead FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND flags & :mask = 0 FOR UPDATE SKIP LOCKED;
+-- name: record_dead_set
+INSERT INTO penstock_history
+    (id, queue_id, verb, state, reason, error, attempts, deliveries, at, final)
+SELECT id, queue_id, :verb, :state, :reason, :error, if(:final, attempts, 0),
+       if(:final, deliveries, 0), :at, nullif(:final, 0)
+FROM penstock_dead FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: redrive_dead_set
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, 0, 0,
+       coalesce((SELECT m.expires_at FROM penstock_message AS m WHERE m.id = d.id),
+                9007199254740991), flags
+FROM penstock_dead AS d FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: drop_dead_set
+DELETE d FROM json_table('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
+STRAIGHT_JOIN penstock_dead AS d FORCE INDEX (PRIMARY) ON d.id = gone.id;
 -- name: take_some_ready
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id
@@ -626,6 +644,9 @@ SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
   AND EXISTS (SELECT 1 FROM penstock_hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock_history FORCE INDEX (ends_once) WHERE id = :id;
+-- name: changed_since
+SELECT id FROM penstock_history FORCE INDEX (ends_once)
+WHERE id IN (:ids) AND position > :as_of;
 -- name: pass_head
 UPDATE penstock_head SET id = :new WHERE id = :id;
 -- name: pass_name

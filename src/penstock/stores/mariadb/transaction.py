@@ -32,7 +32,8 @@ UNASKED = frozenset({
     "keep_result", "unique_free", "take_head", "free_head", "get_in_line", "pruned_up_to",
     "leave_leases_of", "leave_scheduled", "hold_add", "edge_add", "nudge_add", "nudge_awaiting",
     "drop_holds_of", "drop_nudges_of", "drop_holds", "drop_nudges", "edges_settle", "step_save",
-    "resume_held", "leave_held", "flag_steps",
+    "resume_held", "leave_held", "flag_steps", "record_dead_set", "redrive_dead_set",
+    "drop_dead_set",
 })  # fmt: skip
 # Taken by a locking SELECT, then deleted.
 PLACES = {

@@ -826,6 +826,24 @@ SELECT flags FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock.dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: lock_dead_set
+SELECT id, queue_id FROM penstock.dead
+WHERE id = ANY (:ids::bigint[]) AND flags & :mask::int = 0 FOR UPDATE SKIP LOCKED;
+-- name: record_dead_set
+INSERT INTO penstock.history
+    (id, queue_id, verb, state, reason, error, attempts, deliveries, at, final)
+SELECT id, queue_id, :verb::text::penstock.verb, :state::text::penstock.state, :reason, :error,
+       CASE WHEN :final::bool THEN attempts ELSE 0 END,
+       CASE WHEN :final::bool THEN deliveries ELSE 0 END, :at, :final
+FROM penstock.dead WHERE id = ANY (:ids::bigint[]);
+-- name: redrive_dead_set
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, 0, 0,
+       coalesce((SELECT m.expires_at FROM penstock.message AS m WHERE m.id = d.id),
+                9007199254740991), flags
+FROM penstock.dead AS d WHERE id = ANY (:ids::bigint[]);
+-- name: drop_dead_set
+DELETE FROM penstock.dead WHERE id = ANY (:ids::bigint[]);
 -- name: take_some_ready
 DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.ready WHERE queue_id = :queue_id
@@ -861,6 +879,9 @@ SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
   AND EXISTS (SELECT 1 FROM penstock.hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock.history WHERE id = :id AND NOT final;
+-- name: changed_since
+SELECT id FROM penstock.history
+WHERE id = ANY (:ids::bigint[]) AND NOT final AND position > :as_of;
 -- name: pass_head
 UPDATE penstock.head SET id = :new WHERE id = :id;
 -- name: pass_name

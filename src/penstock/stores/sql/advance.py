@@ -9,7 +9,7 @@ from penstock.model.changes import Change, Changed, ItemAnswer, encode_answers
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.store_types import AnswerKind, Entry, Published
 from penstock.stores.sql import documents
-from penstock.stores.sql.items import apply_item
+from penstock.stores.sql.items import apply_items
 from penstock.stores.sql.publish import any_refused, list_lockables
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
 
@@ -32,17 +32,12 @@ async def advance(
         await tx.run("document_delete", kind=kind, name=name)
     if change.touch_directory:
         await tx.next_number("directory")
-    answers = await apply_items(tx, change)
+    answers = await apply_items(tx, change.items)
+    if change.outcome is not None:
+        await documents.save_one(tx, replace(change.outcome, body=encode_answers(answers)))
     if act is not None and (not answers or any_done(answers)):
         await documents.record(tx, [act])
     return Changed(published, items=answers)
-
-
-async def apply_items(tx: SqlTransaction, change: Change) -> tuple[ItemAnswer, ...]:
-    answers = tuple([await apply_item(tx, item) for item in change.items])
-    if change.outcome is not None:
-        await documents.save_one(tx, replace(change.outcome, body=encode_answers(answers)))
-    return answers
 
 
 def any_done(answers: Sequence[ItemAnswer]) -> bool:

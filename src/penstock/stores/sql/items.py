@@ -4,6 +4,7 @@ An item locks the ticket where the caller saw it, without waiting. It then check
 happened to the message since.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import NameTaken
@@ -11,7 +12,7 @@ from penstock.model.changes import AWAITED, Item, ItemAnswer, ItemVerb
 from penstock.model.message import NEVER, Flag, State, Verb
 from penstock.model.store_types import AnswerKind, Entry
 from penstock.stores.sql import keys
-from penstock.stores.sql.messages import put_back
+from penstock.stores.sql.messages import purge_set, put_back, redrive_set
 from penstock.stores.sql.publish import (
     compute_due_at,
     place,
@@ -33,6 +34,34 @@ ALLOWED = {
     ItemVerb.RERANK: WAITING,
 }
 MISSING = ItemAnswer(AnswerKind.MISSING)
+REDRIVEN = ItemAnswer(AnswerKind.DONE, State.READY)
+CANCELLED = ItemAnswer(AnswerKind.DONE, State.CANCELLED)
+# For dead messages.
+APPLY_SET = {
+    ItemVerb.REDRIVE: (redrive_set, REDRIVEN),
+    ItemVerb.PURGE: (purge_set, CANCELLED),
+}
+
+
+async def apply_items(tx: SqlTransaction, items: Sequence[Item]) -> tuple[ItemAnswer, ...]:
+    """Applies dead messages that need no decision of their own as a set, then the rest in turn."""
+    done = await apply_dead_sets(tx, items)
+    return tuple([done.get(item.id) or await apply_item(tx, item) for item in items])
+
+
+async def apply_dead_sets(tx: SqlTransaction, items: Sequence[Item]) -> dict[int, ItemAnswer]:
+    if len({item.id for item in items}) < len(items):
+        # The order of several operations on one message counts.
+        return {}
+    sets: dict[tuple[ItemVerb, str, int | None], list[int]] = {}
+    for item in items:
+        if item.seen is State.DEAD and item.verb in APPLY_SET:
+            sets.setdefault((item.verb, item.by, item.as_of), []).append(item.id)
+    done: dict[int, ItemAnswer] = {}
+    for (verb, by, as_of), ids in sets.items():
+        apply_set, answer = APPLY_SET[verb]
+        done |= dict.fromkeys(await apply_set(tx, ids, by or None, as_of), answer)
+    return done
 
 
 async def apply_item(tx: SqlTransaction, item: Item) -> ItemAnswer:
@@ -131,7 +160,7 @@ async def take(tx: SqlTransaction, item: Item, locked: Any) -> Ticket:
 
 async def redrive(tx: SqlTransaction, item: Item, _: Any) -> ItemAnswer:
     await put_back(tx, await tx.one("take_dead", id=item.id), item.by or None)
-    return ItemAnswer(AnswerKind.DONE, State.READY)
+    return REDRIVEN
 
 
 async def cancel(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
@@ -142,7 +171,7 @@ async def cancel(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
     reason = "purged" if item.verb is ItemVerb.PURGE else "requested"
     await tx.record(ticket, Verb.CANCEL, State.CANCELLED, reason, error=item.by or None)
     await keys.finalize(tx, item.id, ticket.flags, State.CANCELLED, reason)
-    return ItemAnswer(AnswerKind.DONE, State.CANCELLED)
+    return CANCELLED
 
 
 async def rerank(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:

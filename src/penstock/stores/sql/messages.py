@@ -12,6 +12,8 @@ from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 HELD_DEAD = Answer(AnswerKind.BUSY, State.DEAD)
+REDRIVEN = Answer(AnswerKind.DONE, State.READY)
+PURGED = Answer(AnswerKind.DONE, State.CANCELLED)
 
 
 async def cancel(tx: SqlTransaction, ids: Sequence[int], force: bool) -> list[Answer]:
@@ -70,7 +72,67 @@ async def take(tx: SqlTransaction, id: int, state: State) -> Ticket | None:
 
 
 async def redrive(tx: SqlTransaction, ids: Sequence[int]) -> list[Answer]:
-    return [await redrive_one(tx, id) for id in ids]
+    done = await redrive_set(tx, ids)
+    return [REDRIVEN if discard(done, id) else await redrive_one(tx, id) for id in ids]
+
+
+async def redrive_set(
+    tx: SqlTransaction, ids: Sequence[int], reason: str | None = None, as_of: int | None = None
+) -> set[int]:
+    """Makes dead tickets without an ordering key ready. Returns their ids."""
+    taken = await lock_dead_set(tx, ids, Flag.KEYED, as_of)
+    if taken:
+        listed = tx.listed(list(taken))
+        await record_dead_set(tx, listed, Verb.REDRIVE, State.READY, reason)
+        await tx.run("redrive_dead_set", ids=listed)
+        await tx.run("drop_dead_set", ids=listed)
+        tx.woken.update(taken.values())
+    return set(taken)
+
+
+async def lock_dead_set(
+    tx: SqlTransaction, ids: Sequence[int], mask: int, as_of: int | None
+) -> dict[int, int]:
+    """Returns the queues of the tickets by id.
+
+    Leaves out locked ones, those with a flag of the mask and those that changed after `as_of`.
+    """
+    rows = await tx.all("lock_dead_set", ids=tx.listed(ids), mask=mask) if ids else []
+    found = {id: queue_id for id, queue_id in rows}
+    if found and as_of is not None:
+        listed = tx.listed(list(found))
+        for (id,) in await tx.all("changed_since", ids=listed, as_of=as_of):
+            found.pop(id, None)
+    return found
+
+
+async def record_dead_set(
+    tx: SqlTransaction,
+    listed: Any,
+    verb: Verb,
+    state: State,
+    reason: str | None,
+    error: str | None = None,
+) -> None:
+    """Writes a row of history for each; the counters are kept if the message ends."""
+    await tx.run(
+        "record_dead_set",
+        ids=listed,
+        verb=verb.value,
+        state=state.value,
+        reason=reason,
+        error=error,
+        at=tx.now,
+        final=state.final,
+    )
+
+
+def discard(ids: set[int], id: int) -> bool:
+    """Returns True the first time, so that a repeated id is explained like any other."""
+    if id not in ids:
+        return False
+    ids.remove(id)
+    return True
 
 
 async def redrive_one(tx: SqlTransaction, id: int) -> Answer:
@@ -78,7 +140,7 @@ async def redrive_one(tx: SqlTransaction, id: int) -> Answer:
     if row is None:
         return await explain_not_dead(tx, id)
     await put_back(tx, row)
-    return Answer(AnswerKind.DONE, State.READY)
+    return REDRIVEN
 
 
 async def put_back(tx: SqlTransaction, row: Any, reason: str | None = None) -> None:
@@ -111,7 +173,20 @@ async def explain_not_dead(tx: SqlTransaction, id: int) -> Answer:
 
 
 async def purge_dead(tx: SqlTransaction, ids: Sequence[int]) -> list[Answer]:
-    return [await purge_one(tx, id) for id in ids]
+    done = await purge_set(tx, ids)
+    return [PURGED if discard(done, id) else await purge_one(tx, id) for id in ids]
+
+
+async def purge_set(
+    tx: SqlTransaction, ids: Sequence[int], error: str | None = None, as_of: int | None = None
+) -> set[int]:
+    """Ends dead messages whose end concerns nothing else. Returns their ids."""
+    taken = await lock_dead_set(tx, ids, Flag.ENDING, as_of)
+    if taken:
+        listed = tx.listed(list(taken))
+        await record_dead_set(tx, listed, Verb.CANCEL, State.CANCELLED, "purged", error)
+        await tx.run("drop_dead_set", ids=listed)
+    return set(taken)
 
 
 async def purge_one(tx: SqlTransaction, id: int) -> Answer:
@@ -119,7 +194,7 @@ async def purge_one(tx: SqlTransaction, id: int) -> Answer:
     if row is None:
         return await explain_not_dead(tx, id)
     await end(tx, Ticket(*row), Verb.CANCEL, State.CANCELLED, "purged")
-    return Answer(AnswerKind.DONE, State.CANCELLED)
+    return PURGED
 
 
 async def purge(tx: SqlTransaction, queue_id: int, places: Collection[str], limit: int) -> int:

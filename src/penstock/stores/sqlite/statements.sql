@@ -387,6 +387,23 @@ SELECT flags FROM penstock_dead WHERE id = :id;
 -- name: take_dead
 DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: lock_dead_set
+SELECT id, queue_id FROM penstock_dead
+WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & :mask = 0;
+-- name: record_dead_set
+INSERT INTO penstock_history
+    (id, queue_id, verb, state, reason, error, attempts, deliveries, at, final)
+SELECT id, queue_id, :verb, :state, :reason, :error, iif(:final, attempts, 0),
+       iif(:final, deliveries, 0), :at, :final
+FROM penstock_dead WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: redrive_dead_set
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, 0, 0,
+       coalesce((SELECT m.expires_at FROM penstock_message AS m WHERE m.id = d.id),
+                9007199254740991), flags
+FROM penstock_dead AS d WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: drop_dead_set
+DELETE FROM penstock_dead WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: take_some_ready
 -- The upper bound and the + keep the planner from reading every ticket of a rank.
 DELETE FROM penstock_ready WHERE queue_id = :queue_id AND (rank, id) <= (
@@ -421,6 +438,9 @@ SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
   AND EXISTS (SELECT 1 FROM penstock_hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock_history WHERE id = :id AND final = 0;
+-- name: changed_since
+SELECT id FROM penstock_history
+WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0 AND position > :as_of;
 -- name: pass_head
 UPDATE penstock_head SET id = :new WHERE id = :id;
 -- name: pass_name
