@@ -124,3 +124,5 @@ class Changed(Struct, frozen=True):
     published: tuple[Published, ...] = ()
     written: bool = True
     items: tuple[ItemAnswer, ...] = ()
+    # Seconds for which the items held the lock that all writers of the store share, if it has one.
+    held: float = 0.0

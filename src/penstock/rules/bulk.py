@@ -32,6 +32,10 @@ from penstock.rules.items import (
 )
 
 MAX_IDS = 10_000
+MIN_BATCH = 5
+MAX_BATCH = 100
+# A batch holds a lock that all writers share for about this long, so that others wait only briefly.
+MAX_HELD_S = 0.002
 MAX_FAILURES = 100
 MAX_BUSY = 1_000
 # Passes in which messages stay locked before they count as failed.
@@ -177,6 +181,13 @@ def add_skips(action: BulkAction, decisions: Iterable[tuple[int, Decision]]) -> 
 def is_first(action: BulkAction, id: int) -> bool:
     """True if no earlier pass has counted the message."""
     return action.passes == 1 or id in action.was_busy
+
+
+def fit_batch(count: int, held: float) -> int:
+    """Returns the size of the next batch, after `count` messages held all other writers up."""
+    if count * MAX_HELD_S >= MAX_BATCH * held:
+        return MAX_BATCH
+    return max(MIN_BATCH, int(count * MAX_HELD_S / held))
 
 
 def fold_answers(action: BulkAction, answers: Sequence[ItemAnswer]) -> BulkAction:

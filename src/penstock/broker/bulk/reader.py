@@ -16,14 +16,13 @@ from penstock.model.queue import Queue
 from penstock.model.scan import Source
 from penstock.rules import drafts
 from penstock.rules.access import EVERYTHING, Access, Right
+from penstock.rules.bulk import MAX_BATCH
 from penstock.rules.filter_match import may_match
 from penstock.rules.filter_parser import parse_filter
 from penstock.rules.masking import Reveals, check_filter
 from penstock.store import Store
 
 IDS = "bulk_ids"
-# Small, so that the verbs of others wait only briefly.
-MAX_BATCH = 100
 # Bodies that one change writes, and one script of Redis receives.
 MAX_BATCH_BYTES = 4_000_000
 decode_ids = msgspec.json.Decoder(tuple[int, ...]).decode
@@ -56,6 +55,8 @@ class BulkReader:
         self.store = store
         self.directory = directory
         self.credentials = Credentials(store)
+        # How many messages the next batch may have.
+        self.batch = MAX_BATCH
 
     async def find_scope(self, action: BulkAction) -> BulkScope:
         """Resolves the rights of the action as they are now. Raises Forbidden."""
@@ -104,7 +105,7 @@ class BulkReader:
         """Reads the next messages, at most one batch or what the rate allows in a second."""
         if limit is None:
             rate = None if action.state is BulkState.COUNTING else action.request.rate
-            limit = MAX_BATCH if rate is None else max(1, min(MAX_BATCH, int(rate)))
+            limit = self.batch if rate is None else max(1, min(self.batch, int(rate)))
         if action.request.filter is None:
             return await self.read_ids(action, scope, limit)
         return await self.read_matching(action, scope, action.request.filter, limit)

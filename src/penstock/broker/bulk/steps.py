@@ -29,6 +29,7 @@ from penstock.rules.bulk import (
     add_skips,
     decide,
     end_pass,
+    fit_batch,
     fold_answers,
 )
 from penstock.rules.filter_match import find_bounds
@@ -153,7 +154,10 @@ class BulkSteps:
         outcome = Document(kind=OUTCOME, name=name, body=b"") if items else None
         guard = make_document(action, version)
         changed = await self.store.advance(Change(guards=(guard,), items=items, outcome=outcome))
-        return None if changed is None else changed.items
+        if changed is None:
+            return None
+        self.reader.batch = fit_batch(len(items), changed.held)
+        return changed.items
 
     async def finish_pass(self, action: BulkAction, version: int) -> StoredAction | None:
         action = end_pass(action, stable=is_stable(action))

@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from time import monotonic
 from typing import ParamSpec, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.model.changes import Change, Changed
-from penstock.model.documents import acting
+from penstock.model.documents import AuditEntry, acting
 from penstock.model.message import Flag, Moment, State, Verb
 from penstock.model.store_types import (
     DONE,
@@ -176,7 +178,17 @@ class SqliteVerbs:
         entries = list_change_entries(change)
         if entries and self.database.files is not None:
             self.database.files.check_room(publish.count_body_bytes(entries))
-        return await self.database.write(advance, change, publish.publish_atomic, acting.get())
+        return await self.database.write(advance_timed, change, acting.get())
+
+
+async def advance_timed(
+    tx: SqliteTransaction, change: Change, act: AuditEntry | None
+) -> Changed | None:
+    began = monotonic()
+    changed = await advance(tx, change, publish.publish_atomic, act)
+    if changed is None or not change.items:
+        return changed
+    return replace(changed, held=monotonic() - began)
 
 
 async def find_look(tx: SqliteTransaction) -> tuple[bool, Moment | None]:

@@ -1,0 +1,43 @@
+"""How many messages the next batch of a bulk action has."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.bulk.steps import BulkSteps
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.rules.bulk import MAX_BATCH, MAX_HELD_S, MIN_BATCH, fit_batch
+from penstock.stores import open as open_store
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "size"),
+    [
+        (100, 0.0, MAX_BATCH),
+        (1, 0.0, MAX_BATCH),
+        (100, MAX_HELD_S / 2, MAX_BATCH),
+        (100, MAX_HELD_S, MAX_BATCH),
+        (100, MAX_HELD_S * 4, 25),
+        (10, MAX_HELD_S / 4, 40),
+        (10, 3600.0, MIN_BATCH),
+    ],
+)
+def test_a_batch_is_as_large_as_others_can_wait_for(count: int, held: float, size: int) -> None:
+    assert fit_batch(count, held) == size
+
+
+@pytest.mark.anyio
+async def test_a_slow_batch_is_followed_by_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.rules.bulk.MAX_HELD_S", 1e-9)
+    async with await open_store(f"sqlite:///{tmp_path}/queue.db") as store:
+        broker = Broker(store)
+        await broker.publish_many([Draft()] * 10)
+        action = await broker.bulk.start("cancel", filter="queue:default")
+        steps = BulkSteps(store, broker.directory)
+        stored = await steps.load(f"{action.tenant}/{action.id:012d}")
+        assert stored is not None
+        await steps.step(stored, "ann")
+        assert steps.reader.batch == MIN_BATCH
