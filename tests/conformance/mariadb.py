@@ -68,6 +68,8 @@ class MariadbEngine:
 
     def __init__(self, server: MariaDB) -> None:
         self.server = server
+        # MariaDB 10.11 may crash when a connection is closed while it reads its schema.
+        server.ensure_running()
         self.url = database(server)
         address = parse(self.url)
         self.address = msgspec.structs.replace(address, moment="(SELECT now FROM testing_clock)")

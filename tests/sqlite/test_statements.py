@@ -31,12 +31,14 @@ CHANGES_LEASE = re.compile(
 CONDITION = re.compile(r"\bWHERE\b(.*?)(?:\bRETURNING\b|\Z)", re.I | re.DOTALL)
 EQUALS_FENCE = re.compile(r"\bfence = (?:\?|:fence)|\(id, fence\) IN \(SELECT \w")
 # Changes of leases that need no fence. None does.
-UNFENCED: frozenset[str] = frozenset()
+# It marks the message that others wait for, under any lease.
+UNFENCED = frozenset({"flag_awaited_lease"})
 # Beginnings of names that are put together, and their ends.
 ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result", "step", "signal", "edge", "hold"),
     "copy_": ("ready", "scheduled", "lease", "dead"),
+    "flag_awaited_": ("ready", "scheduled", "lease", "dead"),
     "search_": tuple(Source),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}

@@ -640,8 +640,8 @@ SELECT due_at, `key`, position, flags FROM penstock_scheduled WHERE id = :id FOR
 -- name: rank_of
 SELECT rank FROM penstock_message WHERE id = :id;
 -- name: is_awaited
-SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
-  AND EXISTS (SELECT 1 FROM penstock_hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
+SELECT 1 FROM penstock_edge AS e STRAIGHT_JOIN penstock_hold AS h ON h.held_id = e.held_id
+WHERE e.awaited_id = :id AND e.state IS NULL LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock_history FORCE INDEX (ends_once) WHERE id = :id;
 -- name: changed_since
@@ -964,8 +964,11 @@ VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_de
 -- name: edge_add
 INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
 -- name: flag_awaited_ready
-UPDATE penstock_ready SET flags = flags | {AWAITED}
-WHERE id IN (:ids) AND flags & {AWAITED} = 0;
+-- One whose rank has changed is found by nudge_missed.
+UPDATE penstock_message AS m STRAIGHT_JOIN penstock_ready AS r
+    ON r.queue_id = m.queue_id AND r.rank = m.rank AND r.id = m.id
+SET r.flags = r.flags | {AWAITED}
+WHERE m.id IN (:ids) AND r.flags & {AWAITED} = 0;
 -- name: flag_awaited_scheduled
 UPDATE penstock_scheduled SET flags = flags | {AWAITED}
 WHERE id IN (:ids) AND flags & {AWAITED} = 0;

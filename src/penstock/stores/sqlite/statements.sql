@@ -747,8 +747,11 @@ VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_de
 -- name: edge_add
 INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
 -- name: flag_awaited_ready
+-- One whose rank has changed is found by nudge_missed.
 UPDATE penstock_ready SET flags = flags | {AWAITED}
-WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {AWAITED} = 0;
+WHERE (queue_id, rank, id) IN (
+    SELECT queue_id, rank, id FROM penstock_message
+    WHERE id IN (SELECT value FROM json_each(:ids))) AND flags & {AWAITED} = 0;
 -- name: flag_awaited_scheduled
 UPDATE penstock_scheduled SET flags = flags | {AWAITED}
 WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {AWAITED} = 0;
