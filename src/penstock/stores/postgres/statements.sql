@@ -1207,14 +1207,21 @@ INSERT INTO penstock.edge (held_id, number, awaited_id) VALUES (:held_id, :numbe
 INSERT INTO penstock.edge (held_id, number, awaited_id)
 SELECT * FROM unnest(:held_ids::bigint[], :numbers::bigint[], :awaited_ids::bigint[]);
 -- name: flag_awaited_ready
--- One that another transaction ends at this moment is found by nudge_missed.
-UPDATE penstock.ready SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
-    SELECT id FROM penstock.ready WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
-    FOR NO KEY UPDATE SKIP LOCKED));
+-- One whose rank has changed, or that another transaction ends now, is found by nudge_missed.
+UPDATE penstock.ready SET flags = flags | {AWAITED} WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM unnest(:ids::bigint[]) AS asked (id)
+    CROSS JOIN LATERAL (
+        SELECT queue_id, coalesce(rank, -priority) AS rank, id FROM penstock.message
+        WHERE id = asked.id OFFSET 0) AS m
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM penstock.ready
+        WHERE queue_id = m.queue_id AND rank = m.rank AND id = m.id AND flags & {AWAITED} = 0
+        FOR NO KEY UPDATE SKIP LOCKED) AS r));
 -- name: flag_awaited_scheduled
-UPDATE penstock.scheduled SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
-    SELECT id FROM penstock.scheduled WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
-    FOR NO KEY UPDATE SKIP LOCKED));
+UPDATE penstock.scheduled SET flags = flags | {AWAITED} WHERE ctid = ANY (ARRAY(
+    SELECT s.ctid FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+        SELECT ctid FROM penstock.scheduled WHERE id = asked.id AND flags & {AWAITED} = 0
+        FOR NO KEY UPDATE SKIP LOCKED) AS s));
 -- name: flag_awaited_lease
 UPDATE penstock.lease SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
     SELECT id FROM penstock.lease WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
