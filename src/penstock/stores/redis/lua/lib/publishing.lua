@@ -233,12 +233,16 @@ local function refusals(groups)
     for _, group in ipairs(groups) do
         for _ = group.first, group.last do
             local refused = refusal(group, earlier)
-            if refused and sub(refused, 1, 2) == 'd ' then refused = nil end
+            -- A refused entry and a duplicate write nothing that later ones could meet.
+            if not refused then
+                if group.dedup ~= '' then earlier['d' .. group.dedup] = group.digest end
+                if group.name ~= '' then earlier['n' .. group.name] = true end
+                earlier[group.queue] = (earlier[group.queue] or 0) + 1
+            elseif sub(refused, 1, 2) == 'd ' then
+                refused = nil
+            end
             outcomes[#outcomes + 1] = refused or ''
             any = any or refused
-            if group.dedup ~= '' then earlier['d' .. group.dedup] = group.digest end
-            if group.name ~= '' then earlier['n' .. group.name] = true end
-            earlier[group.queue] = (earlier[group.queue] or 0) + 1
         end
     end
     return any and outcomes
