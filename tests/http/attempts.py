@@ -151,6 +151,18 @@ async def create_alert(world: World, place: Place, who: Who) -> Ask:
     return Ask("/v1/alerts", sent, place.scope)
 
 
+async def create_human_webhook(world: World, place: Place, who: Who) -> Ask:
+    sent = {"name": f"webhook-{next(world.numbers)}", "url": "https://example.org/"}
+    return Ask("/v1/human-webhooks", sent, place.scope)
+
+
+async def delete_human_webhook(world: World, place: Place, who: Who) -> Ask:
+    name = f"webhook-{next(world.numbers)}"
+    webhooks = world.broker(place).inbox.webhooks
+    await webhooks.add(name, "https://example.org/", scope=place.scope)
+    return Ask(f"/v1/human-webhooks/{name}", None, place.scope)
+
+
 async def save_view(world: World, place: Place, who: Who) -> Ask:
     return Ask(f"/v1/views/view-{next(world.numbers)}", {"filter": "state:dead"}, place.scope)
 
@@ -465,6 +477,9 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "GET /v1/metrics/consumers": (listed("/v1/metrics/consumers"),),
     "GET /v1/anomalies": (listed("/v1/anomalies"),),
     "GET /v1/pipeline/{kind}": (fixed("/v1/pipeline/metrics"),),
+    "GET /v1/human-webhooks": (listed("/v1/human-webhooks")._replace(shows=False),),
+    "POST /v1/human-webhooks": (Attempt(create_human_webhook, (HOME, AWAY)),),
+    "DELETE /v1/human-webhooks/{name}": (Attempt(delete_human_webhook, (HOME, AWAY)),),
     "GET /v1/alerts": (listed("/v1/alerts")._replace(shows=False),),
     "POST /v1/alerts": (Attempt(create_alert, (HOME, AWAY)),),
     "GET /v1/alerts/{name}": (on_alert(),),

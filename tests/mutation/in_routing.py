@@ -58,11 +58,10 @@ ROUTING = (
              CRASHES),
     Mutation("ends_fire_before_the_cursor_moves", "agents/rule_follower.py", "_look_surely",
              "if not await self._write(change):",
-             "await self._write(Change(entries=change.entries))\n"
-             "        if not await self._write(replace(change, entries=())):", CRASHES),
+             "if await self._write(Change(entries=change.entries)) and not await self._write("
+             "replace(change, entries=())):", CRASHES),
     Mutation("catching_up_copies_before_the_cursor_moves", "agents/broadcast_follower.py",
              "_catch_up", "return await self.store.advance(change) is not None",
-             "await self.store.advance(Change(entries=change.entries))\n"
-             "        return await self.store.advance(replace(change, entries=())) is not None",
-             CRASHES),
+             "return (await self.store.advance(Change(entries=change.entries)), await"
+             " self.store.advance(replace(change, entries=())))[1] is not None", CRASHES),
 )  # fmt: skip

@@ -96,7 +96,7 @@ CLAIMING = (
 SETTLING = (
     code("completed_keeps_its_lease", "sqlite/verbs.py complete_all",
          'tx.execute("complete_remove", (locks,))', "pass", "settle"),
-    code("completed_keeps_its_keys", "sqlite/verbs.py complete_all",
+    code("completed_keeps_its_keys", "sqlite/verbs.py finalize_completed",
          "await finalize(tx, id, flags, State.COMPLETED)",
          "pass", "keys"),
     code("result_of_a_stale_fence", "sqlite/verbs.py complete_all",

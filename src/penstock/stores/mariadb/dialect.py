@@ -338,12 +338,8 @@ async def expire_in_line(tx: MariaTransaction, queues: Sequence[int], limit: int
 async def end_expired(tx: MariaTransaction, rows: Sequence[Any]) -> int:
     """Writes the ends of tickets that were already deleted."""
     if rows:
-        tickets = [Ticket._make(row) for row in rows]
-        await tx.add(
-            fill_statement(
-                "expired", rows=to_tuples([make_expired_row(each, tx.now) for each in tickets])
-            )
-        )
+        ended = [make_expired_row(Ticket._make(row), tx.now) for row in rows]
+        await tx.add(fill_statement("expired", rows=to_tuples(ended)))
     return len(rows)
 
 
