@@ -11,6 +11,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, TextIO
 
+import structlog
 from click import Group
 from click.testing import CliRunner
 
@@ -45,6 +46,22 @@ class Said:
         return [row.split() for row in self.out.split("\n\n")[0].splitlines()[1:]]
 
 
+@contextmanager
+def keep_logging() -> Iterator[None]:
+    """Undoes what a command does to the log: a logger that it caches hears no later test."""
+    before, configure = structlog.get_config(), structlog.configure
+
+    def configure_uncached(*given: Any, **named: Any) -> None:
+        configure(*given, **{**named, "cache_logger_on_first_use": False})
+
+    structlog.configure = configure_uncached
+    try:
+        yield
+    finally:
+        structlog.configure = configure
+        configure(**before)
+
+
 class Terminal:
     """In a directory of its own, with bytecode of its own: the machine's may be read-only."""
 
@@ -62,7 +79,9 @@ class Terminal:
         return self.invoke(queuectl, *words, code=code)
 
     def invoke(self, group: Group, *words: object, code: int = 0, stdin: str | None = None) -> Said:
-        ran = CliRunner().invoke(group, [str(word) for word in words], input=stdin, env=self.env)
+        with keep_logging():
+            asked = [str(word) for word in words]
+            ran = CliRunner().invoke(group, asked, input=stdin, env=self.env)
         assert ran.exit_code == code, (words, ran.exit_code, ran.output, ran.exception)
         return Said(ran.exit_code, ran.stdout, ran.stderr)
 
