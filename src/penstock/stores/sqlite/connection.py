@@ -3,6 +3,7 @@
 import secrets
 import sqlite3
 from contextlib import closing
+from functools import cache
 
 from penstock.errors import (
     StoreBusy,
@@ -164,7 +165,8 @@ def refuse_incomplete(db: sqlite3.Connection) -> None:
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
 
 
-def expected_columns() -> set[str]:
+@cache
+def expected_columns() -> frozenset[str]:
     with closing(sqlite3.connect(":memory:")) as db:
         for migration in MIGRATIONS:
             for statement in split(migration.text):
@@ -172,8 +174,8 @@ def expected_columns() -> set[str]:
         return read_columns(db)
 
 
-def read_columns(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute(COLUMNS)}
+def read_columns(db: sqlite3.Connection) -> frozenset[str]:
+    return frozenset(name for (name,) in db.execute(COLUMNS))
 
 
 async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
