@@ -3,6 +3,7 @@
 from tests.mutation.mutation import Mutation, conformance
 
 UNIT = "tests/unit/test_routing.py"
+BATCHES = "tests/unit/test_governance.py"
 CRASHES = "tests/agents/test_govern_crash_points.py"
 
 ROUTING = (
@@ -64,4 +65,13 @@ ROUTING = (
              "_catch_up", "return await self.store.advance(change) is not None",
              "return (await self.store.advance(Change(entries=change.entries)), await"
              " self.store.advance(replace(change, entries=())))[1] is not None", CRASHES),
+    Mutation("conditions_that_fail_hide_their_neighbours", "rules/rule_book.py", "may_match",
+             "except (FieldMissing, EvaluationError):",
+             "except (FieldMissing, EvaluationError):\n            return False", UNIT),
+    Mutation("unread_fields_are_read", "rules/cel.py", "find_read_fields",
+             "ALL_FIELDS if len(found) != len(WORD.findall(text)) else ", "", UNIT),
+    Mutation("alike_whatever_the_body", "rules/rule_book.py", "make_reader",
+             'if not reads.isdisjoint(("body", "size")):', "if False:", BATCHES),
+    Mutation("a_loop_stops_for_all", "broker/governance.py", "find_untouched",
+             "or routing.faults or routing.loops", "", BATCHES),
 )  # fmt: skip

@@ -9,10 +9,11 @@ from penstock.errors import Forbidden, InvalidInput, NotFound
 from penstock.model.human import HumanPattern
 from penstock.model.message import Draft, State
 from penstock.model.queue import Queue, Scope
-from penstock.model.routing import StoredRule
+from penstock.model.routing import StoredRule, Trigger
 from penstock.rules.access import EVERYTHING, Access, parse_grant
-from penstock.rules.cel import CelEngine, EvaluationError, get_engine
-from penstock.rules.routing import CompiledRule, Routing, RuleBook, RuleRouter
+from penstock.rules.cel import CelEngine, EvaluationError, find_read_fields, get_engine
+from penstock.rules.routing import Routing, RuleRouter
+from penstock.rules.rule_book import CompiledRule, RuleBook
 from penstock.rules.rule_checks import (
     check_cycles,
     check_patterns,
@@ -20,6 +21,7 @@ from penstock.rules.rule_checks import (
     parse_rule,
     split_target,
 )
+from penstock.rules.rule_values import ALL_FIELDS
 
 SCOPE = Scope(1, "default", "default")
 QUEUES = {name: Queue(number, SCOPE, name) for number, name in enumerate("abcd", 1)}
@@ -245,3 +247,71 @@ def test_a_human_step_needs_the_right_to_open_one() -> None:
     check_patterns(rule, found.get, EVERYTHING.allows)
     with pytest.raises(Forbidden, match="its author, who lacks publish on queue '_human'"):
         check_patterns(rule, found.get, Access([parse_grant("publish:mail")]).allows)
+
+
+CONDITIONS = (
+    "message.priority > 5",
+    "message.labels.tier == 'gold' // a comment",
+    "message.labels.tier != 'gold' || message.priority == 0",
+    "message.headers.a == 'x' && message.key == 'k'",
+    "message.body.amount > 100.0",
+    "message.body.amount == 'much'",
+    "has(message.body.amount) && message.size < 20",
+    "message.correlation_id.matches('^c+$')",
+    "[1, 2].exists(n, n == message.priority)",
+    "int(message.name) == 7",
+    "message .type == 'message.labels'",
+)  # fmt: skip
+MESSAGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"priority": 9},
+    {"priority": 3},
+    {"labels": {"tier": "gold"}},
+    {"labels": {"tier": "silver"}, "headers": {"a": "x"}, "ordering_key": "k"},
+    {"body": b'{"amount": 200.0}', "content_type": "application/json"},
+    {"body": b'{"amount": "much"}', "content_type": "application/json"},
+    {"body": b"[]", "content_type": "application/json", "name": "7"},
+    {"correlation_id": "ccc", "type": "message.labels"},
+)
+
+
+def number_rules(conditions: Iterable[str], **more: Any) -> list[CompiledRule]:
+    return [
+        compiled(name=f"r{at:02}", queue="a", order=at, when=when, do=[{"copy": "d"}], **more)
+        for at, when in enumerate(conditions)
+    ]
+
+
+@pytest.mark.parametrize("proceed", [True, False])
+@pytest.mark.parametrize("message", MESSAGES, ids=str)
+def test_conditions_that_are_tried_together_match_as_each_does_alone(
+    message: dict[str, Any], proceed: bool
+) -> None:
+    rules = number_rules(CONDITIONS, **{"continue": proceed})
+    together = route(rules, **message)
+    alone = [route([rule], **message) for rule in rules]
+    fired = [rule.name for each in alone for rule in each.fired]
+    assert [rule.name for rule in together.fired] == (fired if proceed else fired[:1])
+    if proceed or not fired:
+        assert together.missing == [name for each in alone for name in each.missing]
+        assert together.faults == [fault for each in alone for fault in each.faults]
+
+
+def test_many_conditions_are_one_evaluation_per_group() -> None:
+    rules = number_rules(f"message.priority > {100 + at}" for at in range(40))
+    groups = RuleBook(rules).find(Trigger.PUBLISHED, "a", "").groups
+    assert [len(each.rules) for each in groups] == [16, 16, 8]
+    assert all(each.any is not None for each in groups)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("message.priority > 1 && message . labels.body == 'x'", {"priority", "labels"}),
+        ("true", set()),
+        ("message.// the next line\nlabels.a == 'b'", ALL_FIELDS),
+        ("message.labels.a == 'message'", ALL_FIELDS),
+    ],
+)
+def test_only_the_fields_that_a_condition_names_are_read(text: str, fields: set[str]) -> None:
+    assert find_read_fields(text) == fields

@@ -3,58 +3,89 @@
 Publish, schedules, replay and the Spark sink call `govern` for queues with `governed` set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from msgspec.structs import astuple
+from msgspec import Struct
 
 from penstock.broker.broadcast.fanout import fan_out
 from penstock.broker.policy import BoundSchema, Policy
-from penstock.broker.routing.apply import route_draft
+from penstock.broker.routing.apply import RoutedDraft, route_draft
 from penstock.errors import PenstockError, SchemaMismatch
 from penstock.model.message import Draft
 from penstock.model.queue import Queue
+from penstock.model.routing import Trigger
 from penstock.model.schemas import Mismatch
 from penstock.model.store_types import Entry
 from penstock.rules.drafts import check_and_make_entry
+from penstock.rules.routing import Routing
 from penstock.rules.schemas import find_mismatches
 
 Governed: TypeAlias = Draft | Entry | PenstockError
 
 
+class Untouched(Struct, frozen=True):
+    """A draft that no rule touched. No rule touches another one with the same fields either."""
+
+    read: Callable[[Draft], object]
+    fields: object
+    routing: Routing
+
+    def covers(self, draft: Draft) -> bool:
+        return self.read(draft) == self.fields
+
+
 def govern(drafts: Sequence[Draft], queue: Queue, policy: Policy) -> list[Governed]:
     """Returns for each draft the draft, the entry that rules made of it, or its refusal."""
+    has_schemas, has_rules = policy.has_schemas(queue), policy.rules.governs(queue)
+    broadcast = queue.settings.kind == "broadcast"
     governed: list[Governed] = []
-    # The fields of a draft that nothing touches, whatever its body is.
-    untouched: tuple[object, ...] | None = None
+    untouched: Untouched | None = None
     for draft in drafts:
-        heading = astuple(draft)[:-1]
-        if heading == untouched:
-            governed.append(draft)
-            continue
-        outcome = govern_one(draft, queue, policy)
+        outcome: Governed = draft
+        try:
+            if has_schemas:
+                check_schemas(draft, queue, policy)
+            if untouched is not None and untouched.covers(draft):
+                if untouched.routing.missing:
+                    policy.rules.monitor.observe(untouched.routing)
+            elif has_rules:
+                routed = route(draft, queue, policy)
+                outcome = routed.made
+                untouched = find_untouched(routed, draft, queue, policy)
+            if broadcast and outcome is draft:
+                outcome = fan_out(draft, queue, policy.broadcasts)
+        except PenstockError as error:
+            outcome = error
         governed.append(outcome)
-        if outcome is draft and policy.ignores_bodies(queue, draft.type):
-            untouched = heading
     return governed
 
 
 def govern_one(draft: Draft, queue: Queue, policy: Policy) -> Governed:
+    (governed,) = govern((draft,), queue, policy)
+    return governed
+
+
+def route(draft: Draft, queue: Queue, policy: Policy) -> RoutedDraft:
     def admit_output(output: Draft, target: Queue) -> Entry:
         if target.id != queue.id or output.body != draft.body:
             check_schemas(output, target, policy)
         return admit_to(output, target, policy)
 
-    try:
-        check_schemas(draft, queue, policy)
-        routed: Draft | Entry = draft
-        if policy.rules.governs(queue):
-            routed = route_draft(draft, queue, policy.rules, admit_output)
-        if isinstance(routed, Draft) and queue.settings.kind == "broadcast":
-            return fan_out(draft, queue, policy.broadcasts)
-        return routed
-    except PenstockError as error:
-        return error
+    return route_draft(draft, queue, policy.rules, admit_output)
+
+
+def find_untouched(
+    routed: RoutedDraft, draft: Draft, queue: Queue, policy: Policy
+) -> Untouched | None:
+    """Returns None if a rule fired or failed, or if a condition reads bodies, which differ."""
+    routing = routed.routing
+    if routed.made is not draft or routing.faults or routing.loops:
+        return None
+    rules = policy.rules.find_book(queue).find(Trigger.PUBLISHED, queue.name, draft.type)
+    if rules.read_fields is None:
+        return None
+    return Untouched(rules.read_fields, rules.read_fields(draft), routing)
 
 
 def admit_to(draft: Draft, queue: Queue, policy: Policy) -> Entry:

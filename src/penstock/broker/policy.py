@@ -12,7 +12,6 @@ from penstock.broker.routing.policy import NO_POLICY, RuleLoader, RulePolicy
 from penstock.errors import CannotGovern, PenstockError
 from penstock.model.documents import Document
 from penstock.model.queue import Queue
-from penstock.model.routing import Trigger
 from penstock.model.schemas import BINDING, FORMAT, SCHEMA, Binding, Schema
 from penstock.rules.globs import match_glob
 from penstock.rules.schemas import compile_schema, decode_json
@@ -52,26 +51,22 @@ class Policy:
         self.schemas = schemas
         self.rules = rules
         self.broadcasts = broadcasts
-        self.cached: dict[tuple[QueueKey, str], tuple[BoundSchema, ...]] = {}
+        self.cached: dict[tuple[int, str], tuple[BoundSchema, ...]] = {}
 
     def governs(self, queue: Queue) -> bool:
         if queue.settings.kind == "broadcast":
             return True
-        return get_queue_key(queue) in self.schemas or self.rules.governs(queue)
+        return self.has_schemas(queue) or self.rules.governs(queue)
 
-    def ignores_bodies(self, queue: Queue, type: str) -> bool:
-        """True if neither a schema nor a condition reads the bodies of these messages."""
-        if get_queue_key(queue) in self.schemas:
-            return False
-        rules = self.rules.find_book(queue).find(Trigger.PUBLISHED, queue.name, type)
-        return not any(rule.reads_body for rule in rules)
+    def has_schemas(self, queue: Queue) -> bool:
+        return get_queue_key(queue) in self.schemas
 
     def find_schemas(self, queue: Queue, type: str) -> tuple[BoundSchema, ...]:
         """Returns the schemas that messages of this type must fit. Raises CannotGovern."""
-        asked = (get_queue_key(queue), type)
+        asked = (queue.id, type)
         found = self.cached.get(asked)
         if found is None:
-            bound = self.schemas.get(asked[0], ())
+            bound = self.schemas.get(get_queue_key(queue), ())
             found = tuple(each for each in bound if match_glob(each.type, type))
             for each in found:
                 if each.validator is None:

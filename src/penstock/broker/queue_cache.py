@@ -72,9 +72,7 @@ class QueueCache:
         return Policy({})
 
     def has_schemas(self, queue: Queue) -> bool:
-        return self.governed and (queue.scope.tenant, queue.scope.name, queue.name) in (
-            self.policy.schemas
-        )
+        return self.governed and self.policy.has_schemas(queue)
 
     def check_schemas(self, draft: Draft, queue: Queue) -> None:
         """Raises SchemaMismatch if the body does not fit every schema of its queue and type."""

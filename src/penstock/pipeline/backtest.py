@@ -14,9 +14,9 @@ from penstock.model.routing import Rule, StoredRule, Trigger
 from penstock.pipeline.lake.reader import read_lake
 from penstock.pipeline.replay import TENANT, add_last_state
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
-from penstock.rules.routing import CompiledRule, make_values
+from penstock.rules.routing import make_values
+from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_checks import check_rule
-from penstock.rules.rule_values import add_body
 
 COLUMNS = (
     "id", "queue", "type", "priority", "body", "content_type", "name", "headers", "labels",
@@ -93,9 +93,7 @@ def make_row_values(rule: CompiledRule, row: Row) -> dict[str, Any]:
         ordering_key=row.ordering_key,
         correlation_id=row.correlation_id,
     )
-    values = make_values(draft, Queue(0, scope, row.queue), ())
-    if rule.reads_body:
-        add_body(values, body, draft.content_type)
+    values = make_values(draft, Queue(0, scope, row.queue), rule.reads)
     if rule.stored.rule.on is not Trigger.PUBLISHED:
         values |= {
             "message.id": row.id,

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 from penstock.errors import CannotGovern, InvalidInput
 from penstock.extras import MissingExtra, require_extra
 from penstock.model.routing import MAX_CONDITION_LENGTH, Trigger
+from penstock.rules.rule_values import ALL_FIELDS
 
 POSITION = re.compile(r"<input>:(\d+):(\d+): (.*)")
 # What the messages of the engine say about a field that the message does not have.
 MISSING = ("NOT_FOUND", "No value with name")
-# The size is that of the body.
-READS_BODY = re.compile(r"\b(body|size)\b")
+WORD, FIELD = re.compile(r"\bmessage\b"), re.compile(r"\bmessage\s*\.\s*(\w+)")
+# The expressions that stand for several conditions of neighbours.
+MAX_COMBINED = 1_000
 
 
 class FieldMissing(Exception):
@@ -29,7 +31,8 @@ class Facts(Protocol):
 
 
 class Condition(Protocol):
-    reads_body: bool
+    # The fields of a message that it may read.
+    reads: frozenset[str]
 
     def test(self, facts: Any) -> bool:
         """Raises FieldMissing or EvaluationError."""
@@ -39,16 +42,18 @@ class RuleEngine(Protocol):
     def compile(self, text: str, trigger: Trigger) -> Condition:
         """Raises InvalidInput with the position of the mistake."""
 
+    def compile_any(self, texts: tuple[str, ...], trigger: Trigger) -> Condition:
+        """Makes one condition that is true if one of them is, and false if all of them are."""
+
     def bind(self, values: Mapping[str, Any], trigger: Trigger) -> Any: ...
 
 
 class CelCondition:
     """A compiled expression. The engine bounds its iterations; patterns take linear time."""
 
-    def __init__(self, expression: Any, reads_body: bool, boolean: Any) -> None:
+    def __init__(self, expression: Any, reads: frozenset[str]) -> None:
         self.expression = expression
-        self.reads_body = reads_body
-        self.boolean = boolean
+        self.reads = reads
 
     def test(self, facts: Any) -> bool:
         try:
@@ -74,6 +79,7 @@ class CelEngine:
         published = make_variables(cel.Type)
         self.published = cel.NewEnv(variables=published)
         self.ended = cel.NewEnv(variables=published | make_end_variables(cel.Type))
+        self.combined: dict[tuple[Any, tuple[str, ...]], CelCondition] = {}
 
     def compile(self, text: str, trigger: Trigger) -> CelCondition:
         if len(text) > MAX_CONDITION_LENGTH:
@@ -87,7 +93,23 @@ class CelEngine:
         kind = expression.return_type()
         if kind not in (self.types.BOOL, self.types.DYN):
             raise InvalidInput(f"when: the condition is {kind.name()}; it must be true or false")
-        return CelCondition(expression, bool(READS_BODY.search(text)), self.types.BOOL)
+        return CelCondition(expression, find_read_fields(text))
+
+    def compile_any(self, texts: tuple[str, ...], trigger: Trigger) -> CelCondition:
+        environment = self.environment(trigger)
+        found = self.combined.get((environment, texts))
+        if found is None:
+            # The last line of a condition may end in a comment.
+            whole = " || ".join(f"({text}\n)" for text in texts)
+            try:
+                expression = environment.compile(whole)
+            except RuntimeError as error:
+                raise InvalidInput(f"when: {describe_mistake(str(error))}") from None
+            found = CelCondition(expression, find_read_fields(whole))
+            if len(self.combined) >= MAX_COMBINED:
+                self.combined.clear()
+            self.combined[environment, texts] = found
+        return found
 
     def bind(self, values: Mapping[str, Any], trigger: Trigger) -> Any:
         return self.environment(trigger).Activation(values)
@@ -130,6 +152,12 @@ def make_end_variables(types: Any) -> dict[str, Any]:
         "message.attempts": types.INT,
         "message.deliveries": types.INT,
     }
+
+
+def find_read_fields(text: str) -> frozenset[str]:
+    """Returns the fields that a condition may read: all of them, if the text does not tell."""
+    found = FIELD.findall(text)
+    return ALL_FIELDS if len(found) != len(WORD.findall(text)) else ALL_FIELDS.intersection(found)
 
 
 def describe_mistake(text: str) -> str:

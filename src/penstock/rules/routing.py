@@ -1,6 +1,6 @@
 """Routes drafts by rules: which rules match, in which order, and where loops end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -8,73 +8,14 @@ from msgspec.structs import replace
 
 from penstock.model.message import Draft, State
 from penstock.model.queue import Queue
-from penstock.model.routing import MAX_OUTPUTS, MAX_PATH, RuleFault, StoredRule, Trigger, Values
-from penstock.rules.cel import Condition, EvaluationError, FieldMissing, RuleEngine
-from penstock.rules.globs import match_glob
-from penstock.rules.rule_actions import RULE_ERROR, Actions, RuleOutput, RuleTargets
+from penstock.model.routing import MAX_OUTPUTS, MAX_PATH, RuleFault, Trigger, Values
+from penstock.rules.cel import EvaluationError, FieldMissing, RuleEngine
+from penstock.rules.rule_actions import RULE_ERROR, RuleOutput, RuleTargets
+from penstock.rules.rule_book import CompiledRule, RuleBook, RuleGroup, RuleSet
 from penstock.rules.rule_values import add_body, list_values
 
-MAX_CACHED_MATCHES = 10_000
 # Processor time that the rules of one message may take.
 MAX_SECONDS = 0.005
-
-
-class CompiledRule:
-    """A rule that is ready to be evaluated."""
-
-    def __init__(self, stored: StoredRule, engine: RuleEngine) -> None:
-        rule = stored.rule
-        self.stored = stored
-        self.name = rule.name
-        self.condition: Condition | None = None
-        if rule.when:
-            self.condition = engine.compile(rule.when, rule.on)
-        self.actions = Actions(stored)
-
-    @property
-    def reads_body(self) -> bool:
-        return self.condition is not None and self.condition.reads_body
-
-    def concerns(self, queue: str, type: str) -> bool:
-        return match_glob(self.stored.rule.queue, queue) and match_glob(self.stored.rule.type, type)
-
-
-class RuleBook:
-    """The active rules of one scope, by trigger and in their order."""
-
-    def __init__(self, rules: Iterable[CompiledRule]) -> None:
-        found = [each for each in rules if each.stored.active]
-        found.sort(key=lambda each: (each.stored.rule.order, each.name))
-        self.by_trigger = {
-            trigger: tuple(each for each in found if each.stored.rule.on is trigger)
-            for trigger in Trigger
-        }
-        self.cached: dict[tuple[Trigger, str, str], tuple[CompiledRule, ...]] = {}
-        self.globs = frozenset(
-            each.stored.rule.queue for each in self.by_trigger[Trigger.PUBLISHED]
-        )
-        self.governed: dict[str, bool] = {}
-
-    def governs(self, queue: str) -> bool:
-        found = self.governed.get(queue)
-        if found is None:
-            found = any(match_glob(glob, queue) for glob in self.globs)
-            self.governed[queue] = found
-        return found
-
-    def find(self, trigger: Trigger, queue: str, type: str) -> tuple[CompiledRule, ...]:
-        """Returns the rules whose globs fit."""
-        asked = (trigger, queue, type)
-        found = self.cached.get(asked)
-        if found is None:
-            found = tuple(each for each in self.by_trigger[trigger] if each.concerns(queue, type))
-            if len(self.cached) >= MAX_CACHED_MATCHES:
-                self.cached.clear()
-            self.cached[asked] = found
-        return found
-
-
-NO_RULES = RuleBook(())
 
 
 class Routing(Struct):
@@ -96,7 +37,7 @@ class Routing(Struct):
 class Hop:
     """A message at one queue, while the rules of that queue are applied."""
 
-    def __init__(self, output: RuleOutput, rules: tuple[CompiledRule, ...], room: int) -> None:
+    def __init__(self, output: RuleOutput, rules: RuleSet, room: int) -> None:
         self.output = output
         self.queue = output.queue
         self.rules = rules
@@ -153,28 +94,40 @@ class RuleRouter:
         queue = output.queue
         book = self.find_book(queue)
         hop = Hop(output, book.find(Trigger.PUBLISHED, queue.name, output.draft.type), room)
-        for rule in hop.rules:
+        for group in hop.rules.groups:
+            if group.any is not None and not group.may_match(self.bind(hop)):
+                continue
+            if self.apply_group(group, hop, routing):
+                break
+        return hop.output, hop.copies
+
+    def apply_group(self, group: RuleGroup, hop: "Hop", routing: Routing) -> bool:
+        """Applies the rules of a group. Returns True if one was the last one of this queue."""
+        for rule in group.rules:
             if self.excluded and rule.stored.key in self.excluded:
                 continue
             try:
                 if self.apply(rule, hop, routing):
-                    break
+                    return True
             except EvaluationError as error:
                 routing.faults.append(RuleFault(rule.name, str(error)))
                 if rule.stored.rule.on_error == "dead":
                     hop.output = kill(hop.output, rule)
-                    break
-        return hop.output, hop.copies
+                    return True
+        return False
+
+    def bind(self, hop: "Hop") -> Any:
+        """Returns the message as conditions see it."""
+        if hop.facts is None:
+            values = make_values(hop.output.draft, hop.queue, hop.rules.reads)
+            hop.facts = self.engine.bind(values, Trigger.PUBLISHED)
+        return hop.facts
 
     def apply(self, rule: CompiledRule, hop: "Hop", routing: Routing) -> bool:
         """Applies a rule if it matches. Returns True if it is the last one of this queue."""
-        draft = hop.output.draft
-        if hop.facts is None:
-            values = make_values(draft, hop.queue, hop.rules)
-            hop.facts = self.engine.bind(values, Trigger.PUBLISHED)
-        if not self.matches(rule, hop.facts, routing):
+        if not self.matches(rule, hop, routing):
             return False
-        if stops(draft.path, rule):
+        if stops(hop.output.draft.path, rule):
             routing.loops.append((rule.name, hop.queue.id))
             return True
         changed, copies = rule.actions.apply(hop.output, self.targets)
@@ -186,11 +139,11 @@ class RuleRouter:
         hop.facts = None
         return not rule.stored.rule.proceed or hop.output.state is not None
 
-    def matches(self, rule: CompiledRule, facts: Any, routing: Routing) -> bool:
+    def matches(self, rule: CompiledRule, hop: "Hop", routing: Routing) -> bool:
         if rule.condition is None:
             return True
         try:
-            matched = rule.condition.test(facts)
+            matched = rule.condition.test(self.bind(hop))
         except FieldMissing:
             routing.missing.append(rule.name)
             matched = False
@@ -214,9 +167,9 @@ def kill(output: RuleOutput, rule: CompiledRule) -> RuleOutput:
     return replace(remember(output, rule), state=State.DEAD, reason=RULE_ERROR)
 
 
-def make_values(draft: Draft, queue: Queue, rules: Sequence[CompiledRule]) -> Values:
-    """Returns what conditions see. The body is only parsed if one of the rules reads it."""
-    values = list_values(draft, queue)
-    if any(each.reads_body for each in rules):
+def make_values(draft: Draft, queue: Queue, reads: frozenset[str]) -> Values:
+    """Returns what conditions see. The body is only parsed if one of them reads it."""
+    values = list_values(draft, queue, reads)
+    if "body" in reads:
         add_body(values, draft.body, draft.content_type)
     return values

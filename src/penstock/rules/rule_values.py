@@ -1,27 +1,34 @@
 """Lists the fields of a message that rules see."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import msgspec
 
 from penstock.model.message import Draft, HistoryRow, Record
 from penstock.model.queue import Queue
 from penstock.model.routing import Values
 
+GETTERS: dict[str, Callable[[Draft, Queue], Any]] = {
+    "queue": lambda draft, queue: queue.name,
+    "scope": lambda draft, queue: queue.scope.name,
+    "type": lambda draft, queue: draft.type,
+    "priority": lambda draft, queue: draft.priority,
+    "size": lambda draft, queue: len(draft.body),
+    "name": lambda draft, queue: draft.name or "",
+    "key": lambda draft, queue: draft.ordering_key or "",
+    "correlation_id": lambda draft, queue: draft.correlation_id or "",
+    "content_type": lambda draft, queue: draft.content_type,
+    "labels": lambda draft, queue: draft.labels or {},
+    "headers": lambda draft, queue: draft.headers or {},
+}
+OF_ENDS = frozenset(("id", "state", "reason", "error", "attempts", "deliveries"))
+ALL_FIELDS = OF_ENDS.union(GETTERS, ("body",))
 
-def list_values(draft: Draft, queue: Queue) -> Values:
-    """Returns every field but the body."""
-    return {
-        "message.queue": queue.name,
-        "message.scope": queue.scope.name,
-        "message.type": draft.type,
-        "message.priority": draft.priority,
-        "message.size": len(draft.body),
-        "message.name": draft.name or "",
-        "message.key": draft.ordering_key or "",
-        "message.correlation_id": draft.correlation_id or "",
-        "message.content_type": draft.content_type,
-        "message.labels": draft.labels or {},
-        "message.headers": draft.headers or {},
-    }
+
+def list_values(draft: Draft, queue: Queue, names: Iterable[str] = GETTERS) -> Values:
+    """Returns the fields with these names. Fields of ends and the body are added later."""
+    return {f"message.{name}": GETTERS[name](draft, queue) for name in names if name in GETTERS}
 
 
 def add_body(values: Values, body: bytes, content_type: str) -> None:

@@ -35,7 +35,7 @@ from penstock.model.store_types import Cursor, Query
 from penstock.rules.access import EVERYTHING, Trust
 from penstock.rules.cel import get_engine
 from penstock.rules.globs import match_glob
-from penstock.rules.routing import CompiledRule
+from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_checks import (
     Allows,
     check_cycles,

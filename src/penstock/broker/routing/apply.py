@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.broker.routing.policy import RulePolicy
@@ -18,15 +19,23 @@ from penstock.rules.cel import get_engine
 from penstock.rules.drafts import check, check_and_make_entry, make_dedupe
 from penstock.rules.human_steps import make_step_entry
 from penstock.rules.lifecycle import clamp_priority
-from penstock.rules.routing import MAX_SECONDS, CompiledRule, Routing, RuleRouter
+from penstock.rules.routing import MAX_SECONDS, Routing, RuleRouter
 from penstock.rules.rule_actions import RULE_ERROR, RuleOutput
+from penstock.rules.rule_book import CompiledRule
 
 # Makes the entry of an output. Raises if its queue refuses it.
 Admit: TypeAlias = Callable[[Draft, Queue], Entry]
 
 
-def route_draft(draft: Draft, queue: Queue, policy: RulePolicy, admit: Admit) -> Draft | Entry:
-    """Returns the draft if no rule touches it, otherwise the entry with its copies.
+class RoutedDraft(Struct, frozen=True):
+    """A draft that no rule touched, or the entry with its copies that rules made of it."""
+
+    made: Draft | Entry
+    routing: Routing
+
+
+def route_draft(draft: Draft, queue: Queue, policy: RulePolicy, admit: Admit) -> RoutedDraft:
+    """Applies the rules of the queue.
 
     A rule whose outputs their queues refuse is left out, or makes the draft a dead letter.
     """
@@ -44,11 +53,11 @@ def route_draft(draft: Draft, queue: Queue, policy: RulePolicy, admit: Admit) ->
             rule = refused.rule
             policy.monitor.observe(Routing([], [], [RuleFault(rule.name, str(refused))], [], []))
             if rule.stored.rule.on_error == "dead":
-                return make_dead_entry(draft, queue, rule)
+                return RoutedDraft(make_dead_entry(draft, queue, rule), routing)
             excluded |= {rule.stored.key}
             continue
         policy.monitor.observe(routing)
-        return made
+        return RoutedDraft(made, routing)
 
 
 class TimeBudget:

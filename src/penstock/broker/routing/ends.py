@@ -1,7 +1,5 @@
 """Evaluates rules on the end of a message, and makes the messages that they publish."""
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from penstock.broker.governance import govern_one
@@ -15,9 +13,10 @@ from penstock.model.routing import ENDS, RuleFault, Trigger
 from penstock.model.store_types import Entry
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
 from penstock.rules.drafts import check_and_make_entry
-from penstock.rules.routing import CompiledRule, Routing, make_values, stops
+from penstock.rules.routing import Routing, make_values, stops
 from penstock.rules.routing import remember as add_to_path
 from penstock.rules.rule_actions import RuleOutput
+from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_values import add_end_values
 
 
@@ -54,8 +53,11 @@ class EndEvaluation:
     def evaluate(self) -> list[Entry]:
         """Returns the messages to publish."""
         entries: list[Entry] = []
-        facts = self._bind()
-        for rule in self._list_rules():
+        rules = self.policy.rules.find_book(self.queue).find(
+            self.trigger, self.queue.name, self.draft.type
+        )
+        facts = self._bind(rules.reads)
+        for rule in filter(self._is_active, rules):
             try:
                 if not self._matches(rule, facts):
                     continue
@@ -72,15 +74,12 @@ class EndEvaluation:
         self.policy.rules.monitor.observe(self.routing)
         return entries
 
-    def _list_rules(self) -> Iterator[CompiledRule]:
-        book, monitor = self.policy.rules.find_book(self.queue), self.policy.rules.monitor
-        for rule in book.find(self.trigger, self.queue.name, self.draft.type):
-            if self.row.at >= rule.stored.since and not monitor.is_suspended(rule.stored):
-                yield rule
+    def _is_active(self, rule: CompiledRule) -> bool:
+        seen = self.row.at >= rule.stored.since
+        return seen and not self.policy.rules.monitor.is_suspended(rule.stored)
 
-    def _bind(self) -> object:
-        rules = tuple(self._list_rules())
-        values = make_values(self.draft, self.queue, rules)
+    def _bind(self, reads: frozenset[str]) -> object:
+        values = make_values(self.draft, self.queue, reads)
         add_end_values(values, self.row.id, self.row)
         return get_engine().bind(values, self.trigger)
 

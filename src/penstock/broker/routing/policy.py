@@ -16,7 +16,7 @@ from penstock.model.queue import HUMAN, Queue, QueueState
 from penstock.model.routing import RULE, StoredRule, Trigger
 from penstock.rules.cel import EvaluationError, get_engine
 from penstock.rules.globs import match_glob
-from penstock.rules.routing import NO_RULES, CompiledRule, RuleBook
+from penstock.rules.rule_book import NO_RULES, CompiledRule, RuleBook
 from penstock.rules.rule_checks import list_patterns, split_target
 from penstock.store import Store
 

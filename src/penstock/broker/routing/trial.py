@@ -12,9 +12,9 @@ from penstock.model.message import Draft, Record
 from penstock.model.queue import Queue
 from penstock.model.routing import RuleCoverage, RuleEffect, RuleTest, Trigger
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
-from penstock.rules.routing import CompiledRule, make_values
 from penstock.rules.rule_actions import RuleOutput
-from penstock.rules.rule_values import add_body, add_end_values
+from penstock.rules.rule_book import CompiledRule
+from penstock.rules.rule_values import add_body, add_end_values, list_values
 
 MAX_SHOWN = 100
 Verdict: TypeAlias = Literal["match", "no_match", "missing_field", "error"]
@@ -35,7 +35,7 @@ def make_draft_of(record: Record, queue: Queue) -> Draft:
 
 
 def make_facts(trigger: Trigger, record: Record, draft: Draft, queue: Queue) -> object:
-    values = make_values(draft, queue, ())
+    values = list_values(draft, queue)
     add_body(values, draft.body, draft.content_type)
     if trigger is not Trigger.PUBLISHED:
         add_end_values(values, record.message.id, record)
