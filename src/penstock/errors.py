@@ -8,7 +8,7 @@ PenstockError
 │   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that this server did not issue
 │   ├── FilterTooLarge   FILTER_TOO_LARGE      a filter beyond its limits
 │   ├── FieldNotHere     FIELD_NOT_HERE        a filter field that this list or stream lacks
-│   ├── SchemaMismatch   SCHEMA_MISMATCH       a body that does not fit a schema of its queue
+│   ├── SchemaMismatch   SCHEMA_MISMATCH       a body that does not match a schema of its queue
 │   ├── StepTooLarge     STEP_TOO_LARGE        a step whose result cannot be stored
 │   ├── WaitsForItself   WAITS_FOR_ITSELF      a child with the ordering key of its parent
 │   └── NotYet           NOT_YET               a feature that does not exist yet

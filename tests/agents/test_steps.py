@@ -180,7 +180,7 @@ async def test_a_swallowed_wait_rejects_the_message() -> None:
         record = await job.arecord()
         assert record.state is State.DEAD
         assert record.error is not None
-        assert "swallowed" in record.error
+        assert "caught Suspend" in record.error
 
 
 async def test_a_step_of_another_kind_parks_the_message() -> None:

@@ -77,7 +77,7 @@ async def test_a_run_whose_files_cannot_be_kept_has_failed(app: Penstock, tmp_pa
         job = await report.aenqueue()
         record = await job.wait_for_end()
     assert record.state is State.DEAD
-    assert "one name where case is none" in (record.error or "")
+    assert "differ only in case" in (record.error or "")
     assert uploads(tmp_path) == []
 
 

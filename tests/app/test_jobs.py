@@ -229,7 +229,7 @@ async def test_progress_of_nothing_is_an_error_of_the_handler(
         context.progress(done, total)
 
     async with working(app):
-        with pytest.raises(JobFailed, match="is not a valid share"):
+        with pytest.raises(JobFailed, match="is invalid"):
             await (await work.options(max_attempts=1).aenqueue()).aresult(30)
 
 

@@ -67,7 +67,7 @@ def test_more_than_a_thousand_messages_are_asked_about(
 ) -> None:
     monkeypatch.setattr("penstock.cli.bulk_actions.MAX_UNASKED", 4)
     said = mail.call("cancel", "--filter", "queue:shell", code=1)
-    assert "5 messages will be cancelled. Go on? [y/N]" in said.err
+    assert "5 messages will be cancelled. Continue? [y/N]" in said.err
     assert mail.call("cancel", "--filter", "queue:shell", "--yes").out == "5 cancelled\n"
 
 

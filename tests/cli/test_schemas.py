@@ -24,11 +24,11 @@ def test_a_schema_is_drafted_added_bound_and_unbound(terminal: Terminal) -> None
     Path("order.json").write_text(drafted.out)
     assert "order@1 is stored" in terminal.call("schema", "add", "order", "order.json").out
     bound = terminal.call("schema", "bind", "orders", "order", "--type", "order.*", "--follow")
-    assert bound.out == "messages of type order.* of queue orders must fit order@1\n"
+    assert bound.out == "messages of type order.* of queue orders must match order@1\n"
     tick = ("schedule", "create", "nightly", "--cron", "0 3 * * *", "--queue", "orders",
             "--type", "order.new", "--body", "{}")  # fmt: skip
     refused = terminal.call(*tick, code=1)
-    assert "does not fit schema order@1" in refused.err
+    assert "does not match schema order@1" in refused.err
     assert "orders order.* @1 follows" in terminal.call("schema", "list").out
     assert json.loads(terminal.call("schema", "show", "order@1").out) == ORDER
     terminal.call("schema", "unbind", "orders", "--type", "order.*")

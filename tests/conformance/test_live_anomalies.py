@@ -108,7 +108,7 @@ async def test_a_suspended_rule_is_an_anomaly_until_it_is_enabled(stage: Stage) 
     assert (found.kind, found.severity, found.queue, found.consumer) == (
         "rule_suspended", "critical", "default", "r",
     )  # fmt: skip
-    assert found.text == "rule r is suspended and not applied any more"
+    assert found.text == "rule r is suspended and no longer applied"
     await stage.broker.rules.enable("r")
     await stage.travel(61)
     await AnomalyDetector(stage.store, stage.broker.directory, "a").tick()

@@ -197,7 +197,7 @@ async def test_a_circle_of_routes_is_refused_when_it_is_saved(stage: Stage) -> N
     await stage.queue("vip")
     await add_rule(stage, "there", do=[{"route": "vip"}])
     back = parse_rule({"name": "back", "queue": "vip", "do": [{"route": "default"}]})
-    with pytest.raises(InvalidInput, match="circle of routes"):
+    with pytest.raises(InvalidInput, match="cycle of unconditional routes"):
         await stage.broker.rules.save(back)
 
 

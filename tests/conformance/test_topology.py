@@ -144,7 +144,7 @@ async def test_a_topology_is_applied_once_and_exported_as_it_is(stage: Stage) ->
     await stage.publish(b"{}", queue="events", type="order.sent")
     await stage.publish(b"{}", queue="events", type="other")
     assert len(await stage.claim("events/mailer", limit=9)) == 1
-    with pytest.raises(PenstockError, match="does not fit schema order@1"):
+    with pytest.raises(PenstockError, match="does not match schema order@1"):
         await stage.publish(b"{}", queue="orders", type="order.placed")
 
 

@@ -525,7 +525,7 @@ async def test_scopes_of_codeq_allow_single_verbs(issuer: Issuer, store: Store) 
         caller.check_verb(path)
     for path, verb in (("/v1/nack", "nack"), ("/v1/extend/batch", "extend"),
                        ("/v1/subscriptions", "subscribe")):  # fmt: skip
-        with pytest.raises(Forbidden, match=f"do not allow to {verb}"):
+        with pytest.raises(Forbidden, match=f"do not allow it to {verb}"):
             caller.check_verb(path)
     assert (await admit(gate, issuer.token(scope="codeq:admin"))).access.rights == set()
     both = await admit(gate, issuer.token(scope="codeq:claim penstock:consume"))

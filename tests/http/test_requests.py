@@ -28,8 +28,8 @@ def test_an_unknown_query_parameter_is_refused_everywhere(operation: Any, server
 def test_the_known_parameters_are_named_if_none_is_near(server: Served) -> None:
     text = server.get("/v1/messages", zzz=1).json["error"]["message"]
     assert text == (
-        "unknown query parameter 'zzz'; known are bodies, correlation_id, cursor, filter, limit,"
-        " name, queue, scope, state, type"
+        "unknown query parameter 'zzz'; expected one of bodies, correlation_id, cursor, filter,"
+        " limit, name, queue, scope, state, type"
     )
     text = server.get("/healthz", zzz=1).json["error"]["message"]
     assert text == "unknown query parameter 'zzz'; this operation takes none"

@@ -130,8 +130,8 @@ def test_another_language_stores_a_step_and_waits(server: Served) -> None:
         ({"kind": "signal", "name": "no good"}, "signal name"),
         ({"kind": "after"}, "needs after"),
         ({"kind": "after", "after": {"children": [0]}}, "not among the 0"),
-        ({"kind": "after", "after": {"ids": ["1"]}}, "is no child"),
-        ({"kind": "after", "after": {"ids": ["1"], "need": 2, "policy": "any"}}, "more than"),
+        ({"kind": "after", "after": {"ids": ["1"]}}, "is not a child"),
+        ({"kind": "after", "after": {"ids": ["1"], "need": 2, "policy": "any"}}, "must not exceed"),
     ],
 )
 def test_a_hold_that_could_never_end_is_refused(

@@ -37,7 +37,7 @@ def test_rules_of_a_file_are_beaten_by_the_command_line(tmp_path: Path) -> None:
         ('slow_over = "long"', "Expected `float`"),
         ("slow_over = ", "is not valid TOML"),
         ("burst_claims = 1", "rule burst_claims must be at least 2, not 1"),
-        ('off = ["flash"]', "unknown anomaly flash; known are flash_message"),
+        ('off = ["flash"]', "unknown anomaly flash; expected one of flash_message"),
         ("season_least_days = 40", "season_least_days must not exceed season_days"),
     ],
 )

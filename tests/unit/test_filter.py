@@ -153,7 +153,7 @@ def test_a_message_that_does_not_fit_is_not_matched(text: str) -> None:
         ("queue:a,", "expected a value at 9"),
         ('queue:"a', "expected a value at 7"),
         ("(state:dead", "'(' is never closed at 1"),
-        ("state:dead)", "')' closes no '(' at 11"),
+        ("state:dead)", "unmatched ')' at 11"),
         ("()", "expected a term such as state:dead at 2"),
         ("a OR b", "unknown field 'a' at 1"),
         ("state:dead OR state:ready", "OR needs parentheses: (a OR b) at 12"),

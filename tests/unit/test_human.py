@@ -79,7 +79,7 @@ def test_a_spec_without_options_can_be_approved_or_rejected() -> None:
         ({"title": "x", "colour": "red"}, "unknown field 'colour'"),
         ({"title": ""}, "title"),
         ({"title": "x", "content": "y" * 70_000}, "content"),
-        ({"title": "x", "decision": ["a", "a"]}, "option 'a' stands twice"),
+        ({"title": "x", "decision": ["a", "a"]}, "option 'a' is defined twice"),
         ({"title": "x", "decision": [{"id": "a", "requires": ["b"]}]}, "requires the input 'b'"),
         ({"title": "x", "input": {"a": {"type": "object"}}}, "Invalid enum value 'object'"),
         ({"title": "x", "input": {"a": {"properties": {}}}}, "forms are flat"),

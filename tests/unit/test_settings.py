@@ -256,5 +256,5 @@ def test_settings_are_taken_in_the_words_of_scaiqueue() -> None:
     assert change(QueueSettings(), words) == change(
         QueueSettings(), {"lease": 60, "max_attempts": 2}
     )
-    with pytest.raises(InvalidInput, match="max_retries means max_attempts"):
+    with pytest.raises(InvalidInput, match="max_retries and max_attempts are the same setting"):
         change(QueueSettings(), {"max_attempts": 3, "max_retries": 2})

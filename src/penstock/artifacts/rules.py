@@ -68,16 +68,16 @@ def check_name(name: object) -> str:
         or not is_encodable(name)
         or not 0 < len(name.encode()) <= MAX_NAME_BYTES
     ):
-        raise InvalidInput(f"artifact name {clip(name)} is not a text of 1 to 255 bytes")
+        raise InvalidInput(f"artifact name {clip(name)} must have 1 to 255 bytes")
     if DIVIDERS & set(name) or DRIVE.match(name) or name[0] in ". " or name[-1] in ". ":
         raise InvalidInput(
-            f"artifact name {clip(name)} is not a plain one: no / or \\, no drive,"
-            " no dot or space at its ends"
+            f"artifact name {clip(name)} must be a file name: no / or \\, no drive,"
+            " no dot or space at either end"
         )
     if name.partition(".")[0].rstrip(" ").upper() in DEVICES:
-        raise InvalidInput(f"artifact name {clip(name)} is a device on Windows")
+        raise InvalidInput(f"artifact name {clip(name)} is a reserved device name on Windows")
     if any(unicodedata.category(each) in UNSEEN or each in TURNING for each in name):
-        raise InvalidInput(f"artifact name {clip(name)} holds a character that is not seen")
+        raise InvalidInput(f"artifact name {clip(name)} contains an invisible character")
     if unicodedata.normalize("NFC", name) != name:
         raise InvalidInput(f"artifact name {clip(name)} is not in Unicode normal form C")
     return name
@@ -105,11 +105,13 @@ def check_room(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
     for each in files:
         other = seen.setdefault(fold_name(each.name), each.name)
         if other != each.name:
-            raise Conflict(f"{clip(each.name)} and {clip(other)} are one name where case is none")
+            raise Conflict(f"{clip(each.name)} and {clip(other)} differ only in case")
     if len(files) > limits.count:
-        raise Refused(f"a message has at most {limits.count} artifacts")
+        raise Refused(f"a message can have at most {limits.count} artifacts")
     if sum(each.size for each in files) > limits.total:
-        raise BodyTooLarge(f"the artifacts of a message have at most {limits.total} bytes in all")
+        raise BodyTooLarge(
+            f"the artifacts of a message can have at most {limits.total} bytes in total"
+        )
 
 
 def check_apart(names: Sequence[str]) -> None:

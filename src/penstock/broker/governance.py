@@ -95,7 +95,7 @@ def admit_to(draft: Draft, queue: Queue, policy: Policy) -> Entry:
 
 
 def check_schemas(draft: Draft, queue: Queue, policy: Policy) -> None:
-    """Raises SchemaMismatch if the body does not fit every schema of its queue and type."""
+    """Raises SchemaMismatch if the body does not match every schema of its queue and type."""
     type: object = draft.type
     body: object = draft.body
     if not isinstance(type, str) or not isinstance(body, bytes):
@@ -112,7 +112,7 @@ def make_mismatch_error(
 ) -> SchemaMismatch:
     problems = "; ".join(f"{each.pointer or '/'}: {each.text} ({each.keyword})" for each in found)
     error = SchemaMismatch(
-        f"the body of type {draft.type[:100]!r} does not fit schema {schema.reference} of queue"
+        f"the body of type {draft.type[:100]!r} does not match schema {schema.reference} of queue"
         f" {queue.name!r}: {problems}"
     )
     error.details = tuple((each.pointer, f"{each.keyword}: {each.text}") for each in found)

@@ -1,4 +1,4 @@
-"""Loads the policy of governed queues: which schemas their messages must fit."""
+"""Loads the policy of governed queues: which schemas their messages must match."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def get_queue_key(queue: Queue) -> QueueKey:
 
 
 class BoundSchema(Struct, frozen=True):
-    """A schema that messages of a type must fit, or why this process cannot check it."""
+    """A schema that messages of a type must match, or why this process cannot check it."""
 
     type: str
     reference: str
@@ -62,7 +62,7 @@ class Policy:
         return get_queue_key(queue) in self.schemas
 
     def find_schemas(self, queue: Queue, type: str) -> tuple[BoundSchema, ...]:
-        """Returns the schemas that messages of this type must fit. Raises CannotGovern."""
+        """Returns the schemas that messages of this type must match. Raises CannotGovern."""
         asked = (queue.id, type)
         found = self.cached.get(asked)
         if found is None:

@@ -75,7 +75,7 @@ class QueueCache:
         return self.governed and self.policy.has_schemas(queue)
 
     def check_schemas(self, draft: Draft, queue: Queue) -> None:
-        """Raises SchemaMismatch if the body does not fit every schema of its queue and type."""
+        """Raises SchemaMismatch if the body does not match every schema of its queue and type."""
         if queue.governed:
             from penstock.broker.governance import check_schemas
 

@@ -48,7 +48,7 @@ class RateType(click.ParamType[float]):
         except (ValueError, KeyError):
             self.fail(f"{value!r} is not a rate; write it like 50/s, 600/m or 10/h", param, ctx)
         if not 0 < rate < float("inf"):
-            self.fail(f"{value!r} is not a rate above 0", param, ctx)
+            self.fail(f"rate {value!r} must be above 0", param, ctx)
         return rate
 
 
@@ -74,7 +74,9 @@ def add_bulk_options(call: Any) -> Any:
     """Add the options of commands that act on all messages of a filter."""
     for option in (
         click.option("--name", help="With --filter, a name for the bulk action."),
-        click.option("--detach", is_flag=True, help="With --filter, do not wait for the end."),
+        click.option(
+            "--detach", is_flag=True, help="With --filter, do not wait until the bulk action ends."
+        ),
         click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--dry-run", is_flag=True, help="Only print what would be done."),
         click.option("--rate", type=RATE, metavar="RATE", help="Maximum rate, such as 50/s."),
@@ -100,7 +102,7 @@ def run_bulk(session: CommandContext, options: BulkOptions) -> None:
         return
     if counted.counts.done > MAX_UNASKED and not options.yes:
         word = DONE_WORDS[options.verb]
-        question = f"{counted.counts.done:,} messages will be {word}. Go on?"
+        question = f"{counted.counts.done:,} messages will be {word}. Continue?"
         click.confirm(question, abort=True, err=True)
     if options.detach:
         action = session.run(lambda broker: start(session, broker, options))
@@ -146,7 +148,7 @@ def follow(session: CommandContext, begin: Any, total: int | None) -> None:
             raise
         id = followed[0].id
         click.echo(
-            f"\nbulk action {id} is not stopped: a server or worker of this store goes on with it;"
+            f"\nbulk action {id} is still running: a server or worker continues it;"
             f" `penstock bulk attach {id}` follows it, `penstock bulk abort {id}` stops it",
             err=True,
         )

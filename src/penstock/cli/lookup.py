@@ -106,7 +106,7 @@ def refuse_mixed_pages(filter: str | None, cursor: str | None, before: int | Non
     if filter is None and cursor is not None:
         raise click.UsageError("--cursor needs --filter; without one, use --before.")
     if filter is not None and before is not None:
-        raise click.UsageError("--before does not go with --filter; use --cursor.")
+        raise click.UsageError("--before cannot be used with --filter; use --cursor.")
 
 
 def describe_older(last: Record) -> str:

@@ -20,7 +20,7 @@ def complete_filter(
 def add_search_options(call: Any) -> Any:
     for option in (
         click.option(
-            "--cursor", metavar="CURSOR", help="With --filter, continue where a search ended."
+            "--cursor", metavar="CURSOR", help="With --filter, the cursor of the previous page."
         ),
         click.option(
             "--filter",

@@ -137,7 +137,7 @@ class TopScreen(App[None]):
     def action_pause(self) -> None:
         self.paused = not self.paused
         if self.paused:
-            self.query_one("#totals", Static).update("paused; press p to go on")
+            self.query_one("#totals", Static).update("paused; press p to resume")
 
     async def update_figures(self) -> None:
         if self.paused:
@@ -186,7 +186,7 @@ def make_facts(line: QueueLine) -> QueueFacts:
 
 def format_attention(found: list[Attention]) -> Text:
     if not found:
-        return Text("✓ nothing needs you", style="green")
+        return Text("✓ nothing needs attention", style="green")
     text = Text()
     for each in found[:MAX_ATTENTION]:
         bad = each.severity is AttentionLevel.BAD

@@ -97,7 +97,7 @@ class Acceptor:
 
     def refuse(self, connection: socket.socket, spare: int) -> None:
         """Responds with 503. Lingers until the client has read it while descriptors allow."""
-        answer = error_response(TooManyConnections("server has no file descriptors left"), [])
+        answer = error_response(TooManyConnections("server has run out of file descriptors"), [])
         self.refused += 1
         self.report("connections_refused", refused=self.refused, max_files=self.max_files)
         if spare > self.reserved // 2:

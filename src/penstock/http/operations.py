@@ -142,7 +142,7 @@ def make_unknown_error(name: str, known: Iterable[str]) -> InvalidInput:
     advice = (
         f"did you mean {near[0]!r}?"
         if near
-        else f"known are {names}"
+        else f"expected one of {names}"
         if names
         else ("this operation takes none")
     )

@@ -29,7 +29,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.uvicorn_config = config
         self.service = service
-        # One of several server processes stops when its parent is gone.
+        # One of several server processes stops when its parent process exited.
         self.parent = parent
 
     @contextmanager
@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if self.parent is not None and os.getppid() != self.parent:
-            log.warning("server_stopping", why="its parent is gone")
+            log.warning("server_stopping", why="its parent process exited")
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -95,7 +95,7 @@ async def serve(
             engine=service.store.capabilities.engine,
         )
         if not service.gate.asks:
-            log.warning("no_credentials_asked", so="every client on this machine may do everything")
+            log.warning("no_credentials_asked", so="every client on this machine has full access")
         await server.serve([listener])
     log.info("server_stopped")
 

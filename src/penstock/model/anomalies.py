@@ -116,7 +116,7 @@ MINIMUMS = {
 def refuse_unknown_kinds(kinds: Iterable[str]) -> None:
     if unknown := set(kinds) - set(SEVERITIES):
         raise InvalidInput(
-            f"unknown anomaly {', '.join(sorted(unknown))}; known are {', '.join(SEVERITIES)}"
+            f"unknown anomaly {', '.join(sorted(unknown))}; expected one of {', '.join(SEVERITIES)}"
         )
 
 
@@ -140,7 +140,7 @@ class AnomalySettings(Struct, frozen=True, forbid_unknown_fields=True):
             return msgspec.convert(self.thresholds, AnomalyThresholds, strict=False)
         except msgspec.ValidationError as error:
             names = ", ".join(name for name in AnomalyThresholds.__struct_fields__ if name != "off")
-            raise InvalidInput(f"anomalies.thresholds: {error}; known are {names}") from None
+            raise InvalidInput(f"anomalies.thresholds: {error}; expected one of {names}") from None
 
     def allows(self, kind: str) -> bool:
         if kind in self.off:

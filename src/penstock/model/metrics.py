@@ -52,9 +52,9 @@ class BacklogHour(Struct):
 
 
 class MetricFigures(Struct, frozen=True, kw_only=True):
-    """The figures of one step. Times are in seconds. Steps of an hour have percentiles, and
-    minutes of the last hour those of the wait.
+    """The figures of one step, with times in seconds.
 
+    Hours have percentiles of wait and run time, minutes of the last hour of the wait only.
     `unfinished` and `dead_letters` are as the step ended. A provisional point may still change.
     """
 

@@ -257,6 +257,6 @@ def translate_words(changes: dict[str, Any]) -> dict[str, Any]:
     for name, value in changes.items():
         ours = SCAIQUEUE_WORDS.get(name, name)
         if ours in translated or (ours != name and ours in changes):
-            raise InvalidInput(f"{name} means {ours}; give one of them")
+            raise InvalidInput(f"{name} and {ours} are the same setting; give one of them")
         translated[ours] = value
     return translated

@@ -57,7 +57,7 @@ def find_attention(
 ) -> list[Attention]:
     """Returns the worst first."""
     found = [
-        Attention(AttentionKind.AGENT_FAILED, AttentionLevel.BAD, name, "fails since", error)
+        Attention(AttentionKind.AGENT_FAILED, AttentionLevel.BAD, name, "has failed since", error)
         for name, error in failing_agents
     ]
     for facts in queues:

@@ -93,7 +93,7 @@ def explain_end(record: Record) -> Cause:
         return Cause(
             CauseCode.ENDED,
             f"it was {record.reason}: message {successor} replaces it",
-            f"look at message {successor}",
+            f"see message {successor}",
             {"state": record.state, "at": last.at, "reason": record.reason, "by": successor},
         )
     reason = f": {record.reason}" if record.reason else ""
@@ -142,7 +142,7 @@ def explain_claimed(situation: Situation) -> Iterator[Cause]:
     elif record.begun_at is None and situation.now - (record.claimed_at or 0) > MICROS_PER_SECOND:
         yield Cause(
             CauseCode.FETCHED,
-            f"{record.consumer} has claimed it and has not reported that it began",
+            f"{record.consumer} has claimed it, but has not started it yet",
             "wait; the worker runs it when a slot is free, or returns it",
             held,
         )
@@ -262,7 +262,7 @@ def explain_key(situation: Situation) -> Cause:
 
 def explain_agents(situation: Situation, evidence: Evidence) -> Cause:
     ran = max((run.at for run in situation.agents), default=None)
-    text = "it is due, and no scheduler has made it ready yet"
+    text = "it is due, but no scheduler has made it ready yet"
     if ran is None or situation.now - ran > AGENTS_LATE_S * MICROS_PER_SECOND:
         since = "" if ran is None else f"; the agents last worked {ago(situation.now, ran)}"
         text = f"{text}{since}"

@@ -74,7 +74,7 @@ class FilterParser:
     def parse(self) -> Node:
         node = self.parse_clauses(0)
         if self.at < len(self.text):
-            raise self.complain("')' closes no '('")
+            raise self.complain("unmatched ')'")
         return node
 
     def parse_clauses(self, depth: int) -> Node:

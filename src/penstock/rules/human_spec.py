@@ -62,7 +62,8 @@ def translate(given: Mapping[str, Any]) -> dict[str, Any]:
     known = set(HumanSpec.__struct_fields__)
     if unknown := sorted(fields.keys() - known):
         raise InvalidInput(
-            f"human step: unknown field {clip(unknown[0])}; known are {', '.join(sorted(known))}"
+            f"human step: unknown field {clip(unknown[0])};"
+            f" expected one of {', '.join(sorted(known))}"
         )
     return fields
 
@@ -176,7 +177,7 @@ def check_options(spec: HumanSpec) -> None:
         check_name("option", option.id)
         check_text(f"label of option {option.id}", option.label, MAX_LABEL, least=0)
         if ids.count(option.id) > 1:
-            raise InvalidInput(f"human step: option {option.id!r} stands twice")
+            raise InvalidInput(f"human step: option {option.id!r} is defined twice")
         for name in option.requires:
             if name not in spec.input:
                 raise InvalidInput(

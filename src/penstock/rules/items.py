@@ -77,7 +77,7 @@ def make_rerank(record: Record, settings: QueueSettings, priority: int) -> Item:
     if settings.ordering != "priority":
         raise InvalidInput(
             f"the queue of message {record.message.id} orders by {settings.ordering};"
-            " only the ordering priority can be reprioritised"
+            " only queues with the ordering 'priority' support this"
         )
     if record.state not in WAITING:
         raise InvalidState(

@@ -63,14 +63,14 @@ def explain_invalid(error: msgspec.ValidationError) -> str:
         known = [each for each in fields if each != "scope"]
     elif place == "on":
         known = list(Trigger)
-    hint = f"; known are {', '.join(known)}" if known else ""
+    hint = f"; expected one of {', '.join(known)}" if known else ""
     return f"{place + ': ' if place else ''}{text}{hint}"
 
 
 def check_rule(rule: Rule) -> None:
     """Checks everything that needs no queues and no engine."""
     if not NAME.fullmatch(rule.name):
-        raise InvalidInput(f"name {clip(rule.name)} is not a name: letters, digits, . _ -")
+        raise InvalidInput(f"name {clip(rule.name)} is invalid; use letters, digits, . _ or -")
     for name, glob in (("queue", rule.queue), ("type", rule.type)):
         check_text(name, glob, MAX_WORD_LENGTH)
     check_number("order", rule.order, -MAX_ORDER, MAX_ORDER, whole=True, needed=True)
@@ -141,7 +141,7 @@ def check_set(values: Mapping[str, Any]) -> None:
             check_field(FIELDS[SETTABLE[name]], value)
         else:
             known = ", ".join((*SETTABLE, "labels.NAME", "headers.NAME"))
-            raise InvalidInput(f"set {clip(name)} is not a field; known are {known}")
+            raise InvalidInput(f"set {clip(name)} is not a field; expected one of {known}")
 
 
 def check_unset(names: tuple[str, ...]) -> None:
@@ -151,7 +151,7 @@ def check_unset(names: tuple[str, ...]) -> None:
         kind, _, key = name.partition(".")
         if name not in UNSETTABLE and not (kind in MAPS and key):
             known = ", ".join((*UNSETTABLE, "labels.NAME", "headers.NAME"))
-            raise InvalidInput(f"unset {clip(name)} is not a field; known are {known}")
+            raise InvalidInput(f"unset {clip(name)} is not a field; expected one of {known}")
 
 
 def check_escalation(escalation: Escalation) -> None:
@@ -274,9 +274,7 @@ def check_cycles(rule: Rule, others: Iterable[Rule], queues: Iterable[Place]) ->
     if circle:
         names = " -> ".join(name if scope == rule.scope else f"{scope}:{name}"
                             for scope, name in circle)  # fmt: skip
-        raise InvalidInput(
-            f"rule {rule.name!r} closes a circle of routes without conditions: {names}"
-        )
+        raise InvalidInput(f"rule {rule.name!r} creates a cycle of unconditional routes: {names}")
 
 
 def is_unconditional(rule: Rule) -> bool:

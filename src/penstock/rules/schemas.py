@@ -1,4 +1,4 @@
-"""Compiles JSON Schemas, and finds where a body does not fit one."""
+"""Compiles JSON Schemas, and finds where a body does not match one."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

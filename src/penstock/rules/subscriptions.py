@@ -32,7 +32,9 @@ class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         if (self.mode == "group") is (self.group is None):
-            raise InvalidInput("mode group takes the name of a group, and no other mode does")
+            raise InvalidInput(
+                "mode 'group' requires a group name, and other modes do not accept one"
+            )
 
     def may_notify(self, since: Moment, now: Moment) -> bool:
         return now - since >= self.min_interval * MICROS_PER_SECOND

@@ -96,7 +96,7 @@ def refuse_unknown_tables(given: Mapping[str, Any], kinds: list[str]) -> None:
         if key not in kinds and key not in TOP_LEVEL:
             near = get_close_matches(key[:100], [*kinds, *TOP_LEVEL], 1)
             known = ", ".join([*TOP_LEVEL, *(f"[[{kind}]]" for kind in kinds)])
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {known}"
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}"
             raise InvalidInput(f"{key[:100]!r} is unknown; {hint}")
 
 

@@ -51,7 +51,9 @@ def check_moment(field: str, value: int, last: int) -> None:
     """Refuses moments after `last`, and writes them as people do."""
     if isinstance(value, int) and value > last:
         moment = EPOCH + timedelta(microseconds=last)
-        raise InvalidInput(f"{field} is after {moment:%Y-%m-%dT%H:%M:%SZ}, the last a store keeps")
+        raise InvalidInput(
+            f"{field} is after {moment:%Y-%m-%dT%H:%M:%SZ}, the latest time that a store can keep"
+        )
     check_number(field, value, 0, last, whole=True, needed=True)
 
 

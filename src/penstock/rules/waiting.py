@@ -121,6 +121,6 @@ def check_signal(name: str, body: bytes, key: str | None) -> None:
             f"signal name {validation.clip(name)} must be 1 to 100 letters, digits, '.', '_' or '-'"
         )
     if len(body) > MAX_SIGNAL_BYTES:
-        raise InvalidInput(f"a signal has at most {MAX_SIGNAL_BYTES} bytes, not {len(body)}")
+        raise InvalidInput(f"a signal can have at most {MAX_SIGNAL_BYTES} bytes, not {len(body)}")
     if key is not None:
         validation.check_text("key", key, MAX_KEY_LENGTH)

@@ -156,7 +156,9 @@ class Simulation:
             found = await self.broker.inbox.list_steps(person, view="all", scope=scope)
             if len(found) != 1:
                 titles = ", ".join(f"{each.step.id} {each.step.spec.title!r}" for each in found)
-                raise InvalidState(f"{len(found)} human steps are open, not one: {titles or '-'}")
+                raise InvalidState(
+                    f"expected one open human step, found {len(found)}: {titles or '-'}"
+                )
             step = found[0].step.id
         await self.broker.inbox.decide(
             step, person, choice, inputs=inputs or {}, comment=comment, scope=scope

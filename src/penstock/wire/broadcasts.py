@@ -13,7 +13,7 @@ from penstock.wire.fields import Time, to_datetime, to_moment, to_optional_datet
 
 Filter = Annotated[
     str,
-    Meta(max_length=2_000, description="Which messages it gets, as in searches. Empty means all."),
+    Meta(max_length=2_000, description="Filter of the messages it receives. Empty matches all."),
 ]
 Start = Annotated[
     str,

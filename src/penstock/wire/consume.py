@@ -111,7 +111,7 @@ class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     artifacts: Annotated[list[InlineArtifact], Meta(max_length=MAX_BATCH)] = []
     seen: Annotated[list[Word], Meta(
         max_length=100,
-        description="Keys that `/v1/seen` knows for a day, recorded with the completion.",
+        description="Keys recorded with the completion. `/v1/seen` finds them for a day.",
     )] = []  # fmt: skip
 
 

@@ -18,9 +18,9 @@ Words = Annotated[tuple[Word, ...], Meta(max_length=100)]
 
 
 class MetricPointView(MetricFigures, frozen=True, kw_only=True, omit_defaults=True):
-    """One step that begins at `at`. Times are in seconds. Steps of an hour have percentiles, and
-    minutes of the last hour those of the wait.
+    """One step that begins at `at`, with times in seconds.
 
+    Hours have percentiles of wait and run time, minutes of the last hour of the wait only.
     `unfinished` and `dead_letters` are as the step ended. A provisional point may still change.
     """
 

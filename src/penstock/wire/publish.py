@@ -183,7 +183,7 @@ def translate_words(sent: PublishRequest) -> PublishRequest:
     changes = {name: value for name, value in given.items() if value is not None}
     for name in changes.keys() - {"headers"}:
         if getattr(sent, name) not in (None, 0) or (name == "dedup" and sent.unique is not None):
-            raise InvalidInput(f"{name} is given twice: in our words and in ScaiQueue's")
+            raise InvalidInput(f"{name} is given twice: by its own name and by that of ScaiQueue")
     return replace(sent, **changes)
 
 

@@ -7,9 +7,7 @@ from msgspec import Meta, Struct
 from penstock.model.routing import Rule, RuleCoverage, RuleFields, StoredRule
 from penstock.wire.fields import Time, to_datetime, to_moment
 
-Tried = Annotated[
-    int, Meta(ge=1, le=10_000, description="How many of the last messages are tried.")
-]
+Tried = Annotated[int, Meta(ge=1, le=10_000, description="Number of recent messages to try.")]
 RULE_FIELDS = RuleFields.__struct_fields__
 
 

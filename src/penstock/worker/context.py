@@ -328,5 +328,5 @@ def compute_percent(done: float, total: float) -> float:
     except (TypeError, ZeroDivisionError, OverflowError):
         share = inf
     if not isfinite(share):
-        raise InvalidInput(f"progress {done!r} of {total!r} is not a valid share")
+        raise InvalidInput(f"progress {done!r} of {total!r} is invalid")
     return min(100.0, max(0.0, share))

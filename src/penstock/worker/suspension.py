@@ -22,7 +22,7 @@ from penstock.worker.steps import CodeChanged, StepRun, Suspend
 
 # Stands for a wait, which is written by itself.
 WAITED = Release()
-SWALLOWED = "a wait was swallowed: the handler caught Suspend, which must pass"
+SWALLOWED = "the handler caught Suspend; it must let it propagate"
 log = structlog.get_logger()
 
 

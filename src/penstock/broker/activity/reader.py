@@ -89,7 +89,7 @@ def decode_cursor(text: str) -> ActivityCursor:
     history, dot, act = text.partition(".")
     numbers = [part for part in (history, act) if part.isascii() and part.isdecimal()]
     if not dot or len(numbers) != 2 or max(map(len, numbers)) > 19:
-        raise InvalidInput(f"{text[:60]!r} is not the cursor of a list of activity")
+        raise InvalidInput(f"{text[:60]!r} is not a cursor of the activity list")
     return ActivityCursor(int(history), int(act))
 
 

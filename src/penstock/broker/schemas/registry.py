@@ -51,7 +51,7 @@ class SchemaReport(Struct, frozen=True, kw_only=True):
     """How a new version relates to the last one.
 
     `unproven` lists fields for which there is no proof. Then `tested` of the stored bodies were
-    checked against the new version, and `failed` of them do not fit.
+    checked against the new version, and `failed` of them do not match.
     """
 
     name: str
@@ -331,7 +331,7 @@ def refuse_incompatible(report: SchemaReport) -> None:
         return
     problems = [f"{each.pointer or '/'}: {each.text}" for each in report.breaks]
     if report.failed:
-        problems.append(f"{report.failed} of the last {report.tested} stored bodies do not fit it")
+        problems.append(f"{report.failed} of the last {report.tested} bodies do not match it")
     error = SchemaIncompatible(
         f"version {report.version} of schema {report.name!r} is not {report.compatibility}"
         f" compatible: {'; '.join(problems)}"

@@ -162,7 +162,7 @@ def refuse_unknown(table: Table, known: Iterable[str]) -> None:
     for key in table:
         if key not in names:
             near = get_close_matches(key[:100], names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(names)}"
             raise InvalidInput(f"{key[:100]!r} is unknown; {hint}")
 
 

@@ -195,7 +195,7 @@ class Inbox:
                 return await self.load(id, scope)
             if await self._save_state(id, outcome, version):
                 return replace(found, step=replace(found.step, state=outcome))
-        raise Busy(f"human step {id} is changed by many requests at once; try again")
+        raise Busy(f"human step {id} is being changed by other requests; try again")
 
     async def end(self, step: OpenStep, decision: Decision, scope: str) -> None:
         """Ends the step as completed. The first decision counts."""
@@ -239,7 +239,7 @@ class Inbox:
             state = change(found.step)
             if await self._save_state(id, state, version):
                 return replace(found, step=replace(found.step, state=state))
-        raise Busy(f"human step {id} is changed by many requests at once; try again")
+        raise Busy(f"human step {id} is being changed by other requests; try again")
 
     async def _load_open(self, id: int, person: Person, scope: str) -> tuple[InboxStep, int]:
         # The version is read first: a state that is newer than it is refused, never lost.

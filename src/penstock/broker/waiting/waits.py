@@ -259,7 +259,7 @@ class Waits:
         """Stores the one signal of a token. A repetition is a duplicate."""
         id, name, expires_at = await self._read_token(token)
         if len(body) > MAX_SIGNAL_BYTES:
-            raise InvalidInput(f"a signal has at most {MAX_SIGNAL_BYTES} bytes")
+            raise InvalidInput(f"a signal can have at most {MAX_SIGNAL_BYTES} bytes")
         if expires_at <= await self.store.now():
             raise TokenExpired("the callback URL has expired")
         draft = SignalDraft(id=id, name=name, body=body, key=f"token:{expires_at}")

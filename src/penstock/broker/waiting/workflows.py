@@ -243,7 +243,9 @@ class Workflows:
         for place in places:
             node = flow.nodes[place]
             if node.id not in records:
-                raise InvalidState(f"message {node.id} of workflow {flow.id} has left the store")
+                raise InvalidState(
+                    f"message {node.id} of workflow {flow.id} was removed by retention"
+                )
             message = records[node.id].message
             queue = await self.directory.get_by_id(message.queue_id)
             entry = drafts.make_entry(copy_of(message, queue.name, message.body), queue)

@@ -48,8 +48,8 @@ COLUMNS = ("time", "event", "queue", "id", "type", "by", "detail")
     metavar="KIND",
     help="Only events of this kind, such as message.dead or act. May be repeated.",
 )
-@click.option("--since", help="Only from this time on: 2026-11-16, today or -2h.")
-@click.option("--until", help="Only before this time.")
+@click.option("--since", help="Only events from this time on: 2026-11-16, today or -2h.")
+@click.option("--until", help="Only events before this time.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -57,8 +57,8 @@ COLUMNS = ("time", "event", "queue", "id", "type", "by", "detail")
     show_default=True,
     help="Maximum number of entries.",
 )
-@click.option("--cursor", metavar="CURSOR", help="Continue where a list ended.")
-@click.option("--follow", is_flag=True, help="Print what happens from now on, until interrupted.")
+@click.option("--cursor", metavar="CURSOR", help="Cursor of the previous page.")
+@click.option("--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
 def activity(
     session: CommandContext,
     since: str | None,
@@ -68,11 +68,10 @@ def activity(
     follow: bool,
     **asked: Any,
 ) -> None:
-    """Show what happened, newest first.
+    """Show recent activity, newest first.
 
-    History of messages and entries of the audit log are one list. --filter selects by the fields
-    that events carry: state, queue, scope, type, id, correlation, consumer, reason, error,
-    error.kind and attempts.
+    Message history and entries of the audit log are merged. --filter accepts the fields of events:
+    state, queue, scope, type, id, correlation, consumer, reason, error, error.kind and attempts.
 
     \b
     penstock activity --filter 'queue:mail* -state:completed' --since -1h
@@ -80,7 +79,7 @@ def activity(
     penstock activity --follow
     """
     if follow and (since or until or cursor):
-        raise click.UsageError("--follow does not go with --since, --until and --cursor.")
+        raise click.UsageError("--follow cannot be used with --since, --until or --cursor.")
 
     async def watch(broker: Broker) -> None:
         await print_new(broker, session.as_json, **asked)
@@ -127,7 +126,7 @@ def print_page(page: ActivityPage, as_json: bool) -> None:
     print_table(COLUMNS, map(make_row, page.entries), "no activity")
     if page.cursor is not None and page.scanned_to is not None:
         read_to = format_clock(page.scanned_to)
-        print(f"\nread back to {read_to} UTC; more: --cursor {page.cursor}")
+        print(f"\nsearched back to {read_to} UTC; more: --cursor {page.cursor}")
 
 
 def make_row(entry: ActivityEntry) -> tuple[Any, ...]:
@@ -159,8 +158,8 @@ def describe_entry(entry: ActivityEntry) -> dict[str, Any]:
 def trace(session: CommandContext, correlation_id: str) -> None:
     """Show the messages of a correlation id.
 
-    Messages are a tree: each is below the one that caused it. Everything that happened to them
-    follows in order, with acts of the audit log.
+    Prints the messages as a tree, each below its parent, and then their history with entries of the
+    audit log.
 
     \b
     penstock trace order-7
@@ -180,7 +179,7 @@ def trace(session: CommandContext, correlation_id: str) -> None:
     print()
     print_events(found)
     if not found.complete:
-        print("\nthere is more: only the first messages and acts were read")
+        print("\ntruncated: only the first messages and audit entries were read")
 
 
 def print_tree(found: Trace) -> None:

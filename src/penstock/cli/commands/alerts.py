@@ -24,7 +24,8 @@ from penstock.rules.durations import parse_seconds
 def alert() -> None:
     """Send anomalies to webhooks.
 
-    A running server sends them, signed like callbacks. The body has a `text` that chats show.
+    A running server sends them, signed like callbacks. The body has a `text` field for chat
+    services.
 
     \b
     penstock alert add pager --to https://example.org/hook --severity critical
@@ -34,7 +35,7 @@ def alert() -> None:
 
 @command(alert, "add")
 @click.argument("name")
-@click.option("--to", "to", required=True, metavar="URL", help="Where to send notices.")
+@click.option("--to", "to", required=True, metavar="URL", help="URL to send notifications to.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
 @click.option(
     "--severity",
@@ -45,16 +46,18 @@ def alert() -> None:
 )
 @click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
 @click.option(
-    "--for", "min_duration", default="0s", show_default=True, help="How long it must have lasted."
+    "--for", "min_duration", default="0s", show_default=True, help="Minimum duration of an anomaly."
 )
-@click.option("--cooldown", default="5m", show_default=True, help="Time between notices.")
+@click.option(
+    "--cooldown", default="5m", show_default=True, help="Minimum time between notifications."
+)
 def add(
     session: CommandContext, name: str, to: str, min_duration: str, cooldown: str, **filters: Any
 ) -> None:
     """Create an alert.
 
-    Anomalies that open during the cool-down are sent together after it. Another notice follows
-    when they are resolved.
+    Anomalies that open during the cool-down are sent together after it. A notification follows when
+    they are resolved.
 
     \b
     penstock alert add pager --to https://example.org/hook --severity critical
@@ -167,7 +170,7 @@ def delete(session: CommandContext, name: str) -> None:
 @command(alert, "test")
 @click.argument("name")
 def test(session: CommandContext, name: str) -> None:
-    """Send a test notice.
+    """Send a test notification.
 
     A running server sends it within seconds; `penstock alert show` shows the outcome.
 
@@ -182,7 +185,7 @@ def test(session: CommandContext, name: str) -> None:
     if session.as_json:
         print_json({"requested": name})
     else:
-        print(f"a server will send a test notice; see `penstock alert show {name}`")
+        print(f"a server will send a test notification; see `penstock alert show {name}`")
 
 
 def describe_alert(status: AlertStatus) -> dict[str, Any]:

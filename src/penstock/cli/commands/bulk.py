@@ -100,7 +100,7 @@ def cancel(session: CommandContext, references: tuple[str, ...], force: bool, **
 def purge(session: CommandContext, references: tuple[str, ...], **given: Any) -> None:
     """End ready, scheduled and dead messages as cancelled.
 
-    Unlike `penstock cancel` it also takes dead letters, and leaves running messages alone.
+    Unlike `penstock cancel`, it also ends dead letters, and it does not affect running messages.
 
     \b
     penstock purge 42
@@ -138,7 +138,7 @@ def move(
 ) -> None:
     """Move ready, scheduled and dead messages to another queue.
 
-    A moved message gets a new id. Due time, priority, headers, labels, callback and name go over.
+    A moved message gets a new id. Due time, priority, headers, labels, callback and name are kept.
     The old one ends as cancelled with the reason `moved`.
 
     \b
@@ -165,10 +165,10 @@ def move(
 @click.argument("reference")
 @click.option("--body", required=True, help="New body.")
 def edit(session: CommandContext, reference: str, body: str) -> None:
-    """Replace a waiting or dead message by one with another body.
+    """Replace the body of a waiting or dead message.
 
-    It gets a new id, and its turn among messages of its ordering key. The old one ends as
-    cancelled with the reason `replaced`.
+    The edited message gets a new id, and keeps its turn among messages of its ordering key. The old
+    one ends as cancelled with the reason `replaced`.
 
     \b
     penstock edit 42 --body '{"to": "someone@example.org"}'
@@ -193,7 +193,7 @@ def reprioritise(
 ) -> None:
     """Change the priority by which waiting messages are claimed.
 
-    It lasts through retries. The queue must use the ordering `priority`.
+    The new priority also applies to retries. The queue must use the ordering `priority`.
 
     \b
     penstock reprioritise 42 --priority 9
@@ -213,7 +213,7 @@ def reprioritise(
 
 @click.group("bulk")
 def bulk() -> None:
-    """Manage operations on all messages of a filter.
+    """Manage bulk actions on all messages that match a filter.
 
     \b
     penstock redrive --filter 'state:dead queue:mail' --rate 50/s --detach
@@ -277,7 +277,7 @@ def pause(session: CommandContext, id: int) -> None:
 def resume(session: CommandContext, id: int) -> None:
     """Resume a paused bulk action.
 
-    A server or worker goes on with it, or `penstock bulk attach`.
+    A server, a worker or `penstock bulk attach` continues it.
 
     \b
     penstock bulk resume 7
@@ -288,7 +288,7 @@ def resume(session: CommandContext, id: int) -> None:
 @command(bulk, "abort")
 @click.argument("id", type=int)
 def abort(session: CommandContext, id: int) -> None:
-    """Abort a bulk action. What it has done stays done.
+    """Abort a bulk action. Changes that it has made are kept.
 
     \b
     penstock bulk abort 7
@@ -301,7 +301,7 @@ def abort(session: CommandContext, id: int) -> None:
 def attach(session: CommandContext, id: int) -> None:
     """Follow a bulk action until it ends. Ctrl-C leaves it running.
 
-    If no server or worker runs on the store, this command does the work.
+    If no server or worker is running, this command runs the action.
 
     \b
     penstock bulk attach 7

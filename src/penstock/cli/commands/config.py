@@ -24,9 +24,9 @@ from penstock.stores.urls import redact_url as without_password
 def config() -> None:
     """Show and change settings.
 
-    `get` and `set` are about common settings of one queue, the shell queue unless --queue names
-    another; `penstock queue set` changes the others. `show` is about settings of the program,
-    such as its URL and port.
+    `get` and `set` read and change common settings of one queue, by default the shell queue.
+    `penstock queue set` changes every setting. `show` lists the settings of the program, such as
+    its URL and port.
 
     \b
     penstock config show
@@ -81,7 +81,7 @@ def parse_number(name: str, text: str) -> Any:
 @command(config, "get")
 @click.argument("name", required=False)
 @click.option("--queue", default=SHELL_QUEUE, show_default=True, shell_complete=complete_queue,
-              help="Queue whose settings these are.")  # fmt: skip
+              help="Queue to configure.")  # fmt: skip
 def get(session: CommandContext, name: str | None, queue: str) -> None:
     """Show one setting of a queue, or all.
 
@@ -118,7 +118,7 @@ def format_setting(value: Any) -> str:
 @click.argument("name")
 @click.argument("value")
 @click.option("--queue", default=SHELL_QUEUE, show_default=True, shell_complete=complete_queue,
-              help="Queue whose settings these are.")  # fmt: skip
+              help="Queue to configure.")  # fmt: skip
 def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
     """Change a setting of one queue. Running workers apply it within a second.
 

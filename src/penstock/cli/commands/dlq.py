@@ -157,8 +157,8 @@ def list_(
 ) -> None:
     """List dead letters, newest first.
 
-    To see the next page, pass the last id as --before. With --filter, the last dead come first in
-    each queue, and the next page is at --cursor.
+    To see the next page, pass the last id as --before. With --filter, the newest come first in each
+    queue; pass --cursor to see the next page.
 
     \b
     penstock dlq list
@@ -266,10 +266,12 @@ async def find_dead(broker: Broker, reference: str, scope: str) -> Record:
     help="Select messages by a filter, such as 'state:dead age>10m error:timeout'.",
 )
 @click.option("--yes", is_flag=True, help="With --filter, do not ask for confirmation.")
-@click.option("--detach", is_flag=True, help="With --filter, do not wait for the end.")
+@click.option(
+    "--detach", is_flag=True, help="With --filter, do not wait until the bulk action ends."
+)
 @click.option("--name", help="With --filter, a name for the bulk action.")
 @click.option("--from-step", "step", metavar="NAME",
-              help="Forget the stored steps of a dead letter from this one on.")  # fmt: skip
+              help="Discard the stored steps of a dead letter from this one on.")  # fmt: skip
 def redrive(
     session: CommandContext,
     references: tuple[str, ...],

@@ -13,10 +13,10 @@ from penstock.wire.human_webhooks import make_webhook_view
 
 @click.group("human-webhook")
 def human_webhook() -> None:
-    """Send letters about human steps to webhooks.
+    """Send notifications about human steps to webhooks.
 
     A running server sends them when a step opens, is due or has ended, signed like callbacks. The
-    body has a `text` that chats show.
+    body has a `text` field for chat services.
 
     \b
     penstock human-webhook add chat --to https://example.org/hook
@@ -26,13 +26,13 @@ def human_webhook() -> None:
 
 @command(human_webhook, "add")
 @click.argument("name")
-@click.option("--to", "to", required=True, metavar="URL", help="Where to send letters.")
+@click.option("--to", "to", required=True, metavar="URL", help="URL to send notifications to.")
 @click.option("--links", is_flag=True, help="Add a link for each assigned person.")
 def add(session: CommandContext, name: str, to: str, links: bool) -> None:
-    """Create a webhook about human steps that open from now on.
+    """Create a webhook for human steps that open from now on.
 
-    A link decides as the person it is for, so only those people may read the letters. Links need a
-    server with --public-url.
+    A link decides as the person it was made for, so only those people may receive the
+    notifications. Links require a server with --public-url.
 
     \b
     penstock human-webhook add chat --to https://example.org/hook

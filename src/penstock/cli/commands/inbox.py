@@ -30,7 +30,7 @@ def make_person(session: CommandContext) -> Person:
 
 @click.group("inbox", cls=DefaultGroup)
 def inbox() -> None:
-    """Show and decide what waits for a person.
+    """List and decide human steps.
 
     \b
     penstock inbox
@@ -41,7 +41,7 @@ def inbox() -> None:
 
 @command(inbox, "list")
 def list_(session: CommandContext) -> None:
-    """List open human steps, those that time out first.
+    """List open human steps, the next to time out first.
 
     \b
     penstock inbox
@@ -122,7 +122,7 @@ def print_step(found: InboxStep) -> None:
 @command(inbox, "claim")
 @click.argument("id", type=click.IntRange(1))
 def claim(session: CommandContext, id: int) -> None:
-    """Show others that you work on a human step.
+    """Claim a human step, to show others that you work on it.
 
     \b
     penstock inbox claim 42
@@ -137,7 +137,7 @@ def claim(session: CommandContext, id: int) -> None:
 @command(inbox, "release")
 @click.argument("id", type=click.IntRange(1))
 def release(session: CommandContext, id: int) -> None:
-    """Give up the claim of a human step.
+    """Release the claim of a human step.
 
     \b
     penstock inbox release 42
@@ -183,12 +183,12 @@ def comment(session: CommandContext, id: int, text: str) -> None:
 
 @command(inbox, "request")
 @click.option("--pattern", help="Name of the pattern to use.")
-@click.option("--spec", help="The spec as JSON, or a file of it.")
+@click.option("--spec", help="Spec, as JSON or a JSON file.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 def request(
     session: CommandContext, pattern: str | None, spec: str | None, given: Sequence[str]
 ) -> None:
-    """Request a decision, by a pattern or by a spec.
+    """Create a human step from a pattern or a spec.
 
     \b
     penstock inbox request --pattern refund --set order=7 --set amount=650
@@ -236,14 +236,14 @@ def split_pair(text: str) -> tuple[str, str]:
 @command(group, "decide")
 @click.argument("id", type=click.IntRange(1))
 @click.argument("choice")
-@click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="A field of the form.")
-@click.option("--comment", default="", help="A comment that is kept with the decision.")
+@click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Form field value.")
+@click.option("--comment", default="", help="Comment to store with the decision.")
 def decide(
     session: CommandContext, id: int, choice: str, given: Sequence[str], comment: str
 ) -> None:
     """Decide a human step.
 
-    Values of --input are JSON, or text.
+    A value of --input is JSON; any other text is a string.
 
     \b
     penstock decide 42 approve
@@ -289,7 +289,7 @@ def pattern() -> None:
 @click.argument("spec")
 @click.option("--description", default="", help="What the pattern is for.")
 def save(session: CommandContext, name: str, spec: str, description: str) -> None:
-    """Save a pattern. SPEC is JSON or a file of it, with {{parameters}} in its texts.
+    """Save a pattern. SPEC is JSON or a JSON file, with {{parameters}} in its texts.
 
     \b
     penstock pattern save refund '{"title": "Refund {{amount}}?", "assign": {"roles": ["cfo"]}}'

@@ -12,7 +12,7 @@ from penstock.rules.access import EVERY, ROLES, Key
 from penstock.rules.durations import parse_seconds
 from penstock.store import Store
 
-SHOWN_ONCE = "store it safely, it is not shown again"
+SHOWN_ONCE = "store it safely; it is not shown again"
 
 
 @click.group("key")
@@ -46,7 +46,7 @@ def key() -> None:
     "--type",
     "types",
     multiple=True,
-    help="Type of messages it may claim. Repeatable. Default: all.",
+    help="Message type the key may claim. Repeatable. Default: all.",
 )
 @click.option("--expires", metavar="DURATION", help="Time until the key expires, such as 90d.")
 @click.option("--rate", type=click.FloatRange(min=0.001), help="Maximum requests per second.")

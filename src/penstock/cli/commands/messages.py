@@ -87,7 +87,7 @@ def list_(
     """List messages, newest first.
 
     To see the next page, pass the last id as --before. With --filter, messages are listed in the
-    order of the index that the search uses, and the next page is at --cursor.
+    order of the index that the search uses; pass --cursor to see the next page.
 
     \b
     penstock list --state dead

@@ -46,10 +46,10 @@ def metrics(
     until: str | None,
     step: str,
 ) -> None:
-    """Show what happened to a queue, by default in the last hour.
+    """Show metrics of a queue, by default for the last hour.
 
-    Minutes are kept for 48 hours and hours for 90 days. Steps of an hour have percentiles, and
-    minutes of the last hour those of the wait.
+    Minutes are kept for 48 hours and hours for 90 days. Hours have percentiles of wait and run
+    time, minutes of the last hour of the wait only.
 
     \b
     penstock metrics mail
@@ -161,9 +161,9 @@ def describe_metrics(found: QueueMetrics) -> dict[str, Any]:
 def consumers(
     session: CommandContext, queue: str | None, since: str | None, until: str | None
 ) -> None:
-    """Show what each consumer did in the last hours.
+    """Show statistics of consumers for the last hours.
 
-    Statistics are of whole hours and are kept for 48 hours.
+    Statistics cover whole hours and are kept for 48 hours.
 
     \b
     penstock consumers
@@ -209,7 +209,11 @@ def describe_consumer(stats: ConsumerStats) -> dict[str, Any]:
 @since_option
 @until_option
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Maximum rows."
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="Maximum number of anomalies.",
 )
 def anomalies(
     session: CommandContext,
@@ -219,8 +223,8 @@ def anomalies(
 ) -> None:
     """List anomalies, by default of the last day.
 
-    An anomaly is open until nothing like it has happened for ten minutes. A running worker or
-    server finds them.
+    An anomaly is resolved when its condition has not occurred for ten minutes. Workers and servers
+    detect anomalies.
 
     \b
     penstock anomalies

@@ -266,12 +266,16 @@ def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
 @command(pipeline, "results")
 @click.argument("kind", type=click.Choice(("anomaly", "metrics", "backlog", "consumers", "triage")))
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Maximum rows."
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of results.",
 )
 def results(session: CommandContext, kind: str, limit: int) -> None:
     """Print results that a run wrote to the store, as JSON lines.
 
-    They are of the last seven days. Spark is not started.
+    They cover the last seven days. Spark is not started.
 
     \b
     penstock pipeline results anomaly

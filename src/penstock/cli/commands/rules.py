@@ -22,7 +22,7 @@ from penstock.rules.validation import clip
 
 last_option = click.option(
     "--last", default=1_000, show_default=True, type=click.IntRange(1, 10_000),
-    help="How many of the last messages are tried.",
+    help="Number of recent messages to try.",
 )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def print_rule(stored: StoredRule) -> None:
 @command(rule, "enable")
 @click.argument("name")
 def enable(session: CommandContext, name: str) -> None:
-    """Enable a rule. This ends a suspension, too.
+    """Enable a rule. This also ends a suspension.
 
     \b
     penstock rule enable vip-mail
@@ -221,7 +221,7 @@ def delete(session: CommandContext, name: str) -> None:
 @file_argument
 @last_option
 def test(session: CommandContext, file: Path, last: int) -> None:
-    """Try the rules of a file on the last messages. Nothing is written.
+    """Try the rules of a file on recent messages. Nothing is written.
 
     \b
     penstock rule test vip.toml --last 1000
@@ -252,7 +252,7 @@ def print_test(each: Rule, result: RuleTest) -> None:
 @command(rule, "coverage")
 @last_option
 def coverage(session: CommandContext, last: int) -> None:
-    """Count what each rule does with the last messages.
+    """Count how many recent messages each rule matches.
 
     \b
     penstock rule coverage --last 5000
@@ -272,7 +272,7 @@ def coverage(session: CommandContext, last: int) -> None:
 @command(rule, "backtest")
 @file_argument
 @click.option("--since", default="30d", show_default=True,
-              help="How far back it looks.")  # fmt: skip
+              help="How far back to search.")  # fmt: skip
 @add_pipeline_options
 def backtest(session: CommandContext, file: Path, since: str, lake: str, master: str) -> None:
     """Count what the rules of a file would have matched in the lake.

@@ -63,7 +63,7 @@ async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
 @click.option("--timezone", default="UTC", show_default=True, help="Time zone of the cron line.")
 @click.option(
     "--missed", type=click.Choice([each.value for each in Missed]), default="one",
-    show_default=True, help="Runs that were missed while no scheduler ran: skip, one or all.",
+    show_default=True, help="Missed runs to catch up on: skip, one or all.",
 )  # fmt: skip
 def create(
     session: CommandContext,

@@ -27,7 +27,7 @@ from penstock.model.schemas import Binding, Compatibility, Schema
 
 @click.group("schema")
 def schema() -> None:
-    """Manage the JSON Schemas that message bodies must fit.
+    """Manage the JSON Schemas of message bodies.
 
     \b
     penstock schema draft orders > order.json
@@ -39,8 +39,8 @@ def schema() -> None:
 def add_schema_options(call: Any) -> Any:
     for option in (
         click.option("--compatibility", type=click.Choice(get_args(Compatibility)),
-                     help="What a new version must not break.  [default: that of the last version,"
-                          " or backward]"),
+                     help="Compatibility that new versions must keep.  [default: that of the last"
+                          " version, or backward]"),
         click.option("--from", "source", metavar="MODULE:NAME",
                      help="Take the schema from a task, a msgspec struct, a dataclass or a pydantic"
                           " model."),
@@ -93,7 +93,7 @@ def check(
 ) -> None:
     """Compare a schema with the last stored version, without adding it.
 
-    Exits with 1 if the version breaks the compatibility.
+    The exit code is 1 if it is not compatible.
 
     \b
     penstock schema check order order.json
@@ -122,7 +122,7 @@ def print_report(report: SchemaReport) -> None:
     if report.unproven:
         fields = ", ".join(each or "/" for each in report.unproven)
         print(escape_control(f"  not proven for {fields}"))
-        print(f"  {report.failed} of the last {report.tested} stored bodies do not fit it")
+        print(f"  {report.failed} of the last {report.tested} bodies do not match it")
 
 
 def read_schema_source(file: str | None, source: str | None) -> bytes:
@@ -200,9 +200,9 @@ def show(session: CommandContext, reference: str) -> None:
 @click.option("--type", "type_", default="*", show_default=True, help="Types of messages.")
 @click.option("--follow", is_flag=True, help="Use new versions at once if they are compatible.")
 def bind(session: CommandContext, queue: str, reference: str, type_: str, follow: bool) -> None:
-    """Refuse messages of a queue that do not fit a schema.
+    """Bind a schema to a queue: messages that do not match are refused.
 
-    Without a version, the last one is bound.
+    Without a version, the latest is bound.
 
     \b
     penstock schema bind orders order@3 --type 'order.*'
@@ -219,14 +219,14 @@ def bind(session: CommandContext, queue: str, reference: str, type_: str, follow
         print_json(describe_binding(bound))
     else:
         types = "messages" if bound.type == "*" else f"messages of type {bound.type}"
-        print(f"{types} of queue {queue} must fit {bound.reference}")
+        print(f"{types} of queue {queue} must match {bound.reference}")
 
 
 @command(schema, "unbind")
 @click.argument("queue", shell_complete=complete_queue)
 @click.option("--type", "type_", default="*", show_default=True, help="Types of the binding.")
 def unbind(session: CommandContext, queue: str, type_: str) -> None:
-    """Accept messages of a queue again without checking them.
+    """Unbind a schema from a queue.
 
     \b
     penstock schema unbind orders --type 'order.*'
@@ -260,7 +260,7 @@ def delete(session: CommandContext, name: str) -> None:
 @click.argument("queue", shell_complete=complete_queue)
 @click.option("--type", "type_", default="*", show_default=True, help="Types of messages.")
 def draft(session: CommandContext, queue: str, type_: str) -> None:
-    """Print a schema that the last 1,000 stored bodies of a queue fit.
+    """Infer a schema from the last 1,000 stored bodies of a queue.
 
     \b
     penstock schema draft orders --type order.placed > order.json

@@ -25,12 +25,12 @@ def scope() -> None:
 
 @command(scope, "create")
 @click.argument("name")
-@click.option("--display-name", help="Name for people.")
+@click.option("--display-name", help="Display name.")
 @click.option("--description", help="What the scope is for.")
 def create(
     session: CommandContext, name: str, display_name: str | None, description: str | None
 ) -> None:
-    """Create a scope. An existing one gets the texts that are given.
+    """Create a scope, or change its display name and description.
 
     \b
     penstock scope create billing --description 'Invoices and reminders'
@@ -95,8 +95,8 @@ async def unarchive(broker: Broker, name: str) -> ScopeDetails:
     return await broker.scopes.unarchive(name)
 
 
-add_scope_command("pause", "Stop deliveries from all queues of a scope.", pause)
-add_scope_command("resume", "Deliver messages of a paused scope again.", resume)
-add_scope_command("archive", "Accept and deliver no more messages in a scope.", archive)
-add_scope_command("unarchive", "Use an archived scope again.", unarchive)
+add_scope_command("pause", "Pause a scope: no claims from its queues.", pause)
+add_scope_command("resume", "Resume a paused scope.", resume)
+add_scope_command("archive", "Archive a scope: no claims and no publishes.", archive)
+add_scope_command("unarchive", "Unarchive a scope.", unarchive)
 COMMANDS = {"scope": scope}

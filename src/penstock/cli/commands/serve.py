@@ -108,7 +108,7 @@ FILES_AND_WEBHOOKS = (
     click.option(
         "--public-url",
         metavar="URL",
-        help="URL of this service for clients, which notices of work mention.",
+        help="Public URL of this service, for links and notifications.",
     ),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(

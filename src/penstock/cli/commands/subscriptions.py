@@ -34,7 +34,7 @@ def subscription() -> None:
 @click.argument("name")
 @click.argument("key")
 def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
-    """Tell whether a message of a subscription completed with KEY in the last day.
+    """Check whether a subscription completed a message with KEY in the last day.
 
     \b
     penstock subscription seen events mailer order-7
@@ -53,12 +53,16 @@ def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
 @command(subscription, "add")
 @queue_argument
 @click.argument("name")
-@click.option("--filter", default="", help="Which messages it gets, as in `penstock list`.")
+@click.option(
+    "--filter", default="", help="Filter of the messages it receives, as in `penstock list`."
+)
 @click.option("--ttl", help="Time without a claim after which it is deleted, such as 7d.")
 @click.option("--start", default="now", show_default=True,
-              help="now, earliest, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
-@click.option("--max-depth", type=int, help="Messages that wait before new ones become dead.")
-@click.option("--max-attempts", type=int, help="Runs before a message becomes dead.")
+              help="Start: now, earliest, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
+@click.option(
+    "--max-depth", type=int, help="Maximum number of waiting messages. More become dead letters."
+)
+@click.option("--max-attempts", type=int, help="Maximum number of attempts.")
 def add(
     session: CommandContext,
     queue: str,

@@ -13,8 +13,8 @@ group = click.Group()
 def top(session: CommandContext) -> None:
     """Watch queues, rates and problems in the terminal.
 
-    It reads once per second. Press p to pause and q to quit. The dashboard of `penstock serve`
-    shows the same in a browser, and more. Needs the extra `tui`.
+    It refreshes once per second. Press p to pause and q to quit. The dashboard of `penstock serve`
+    shows the same in a browser, and more. Requires penstock[tui].
 
     \b
     penstock top

@@ -32,12 +32,12 @@ def topology() -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--plan", is_flag=True, help="Only print what would change, and exit with 2 if so.")
 @click.option("--prune", is_flag=True,
-              help="Remove what this topology made and no longer declares.")  # fmt: skip
-@click.option("--adopt", is_flag=True, help="Take over objects that it did not make.")
+              help="Delete objects that this topology created and no longer declares.")  # fmt: skip
+@click.option("--adopt", is_flag=True, help="Take over existing objects.")
 def apply(session: CommandContext, file: str, plan: bool, prune: bool, adopt: bool) -> None:
-    """Bring the store to the state of a topology file.
+    """Apply a topology file to the store.
 
-    FILE is TOML or JSON, or - for stdin. All of it is applied, or nothing.
+    FILE is TOML or JSON, or - for stdin. The change is atomic.
 
     \b
     penstock apply topology.toml --plan
@@ -95,9 +95,9 @@ def format_value(value: Any) -> str:
 @click.argument("name", required=False)
 @click.option("--output", type=click.Path(dir_okay=False, writable=True), help="File to write.")
 def export(session: CommandContext, name: str | None, output: str | None) -> None:
-    """Print everything that is declared as a topology file.
+    """Export queues, rules and other objects as a topology file.
 
-    With NAME, only what the topology of that name owns. --json prints JSON instead of TOML. Keys,
+    With NAME, only the objects that this topology owns. --json prints JSON instead of TOML. Keys,
     secrets and messages are never part of it.
 
     \b

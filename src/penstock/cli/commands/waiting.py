@@ -20,12 +20,12 @@ group = click.Group()
 @click.argument("reference")
 @click.argument("name")
 @click.argument("body", default="null")
-@click.option("--key", help="Store a repeated signal with this key and body once.")
+@click.option("--key", help="Idempotency key. A repeated signal is stored once.")
 def signal(session: CommandContext, reference: str, name: str, body: str, key: str | None) -> None:
     """Send a signal to a message that waits for it.
 
-    REFERENCE is an id or QUEUE/NAME. The signal is stored, also before the message waits for it.
-    BODY is JSON; any other text is sent as a JSON string.
+    REFERENCE is an id or QUEUE/NAME. The signal is stored even if the message does not wait for it
+    yet. BODY is JSON; any other text is sent as a JSON string.
 
     \b
     penstock signal 42 parcel-arrived '{"dock": 4}'
@@ -54,7 +54,7 @@ def encode_text(text: str) -> bytes:
 @command(group, "steps")
 @click.argument("reference")
 def steps(session: CommandContext, reference: str) -> None:
-    """List what the runs of a message have stored.
+    """List the durable steps of a message.
 
     REFERENCE is an id or QUEUE/NAME.
 

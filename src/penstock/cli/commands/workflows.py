@@ -19,7 +19,7 @@ POLL_INTERVAL_S = 0.5
 
 @click.group("workflow")
 def workflow() -> None:
-    """Show, cancel and redrive messages that wait for each other.
+    """Manage workflows of messages that depend on each other.
 
     \b
     penstock workflow list
@@ -100,7 +100,7 @@ def describe_workflow(view: WorkflowView) -> Any:
 @command(workflow, "cancel")
 @click.argument("id")
 def cancel(session: CommandContext, id: str) -> None:
-    """Cancel what has not finished. Running messages are asked to stop.
+    """Cancel unfinished messages of a workflow. Running ones are asked to stop.
 
     \b
     penstock workflow cancel 6430a1b2c3d4e5
@@ -115,7 +115,7 @@ def cancel(session: CommandContext, id: str) -> None:
 @command(workflow, "redrive")
 @click.argument("id")
 def redrive(session: CommandContext, id: str) -> None:
-    """Run dead messages again, and publish failed ones and what waited for them again.
+    """Redrive dead messages, and publish failed ones and their dependents again.
 
     \b
     penstock workflow redrive 6430a1b2c3d4e5
@@ -136,7 +136,7 @@ def report(session: CommandContext, id: str, count: int, verb: str) -> None:
 
 @command(workflow, "wait")
 @click.argument("id")
-@click.option("--timeout", type=click.FloatRange(0.1), help="Seconds to wait at most.")
+@click.option("--timeout", type=click.FloatRange(0.1), help="Seconds to wait.")
 def wait(session: CommandContext, id: str, timeout: float | None) -> None:
     """Wait until a workflow has ended. Fails if it did not complete.
 

@@ -254,7 +254,7 @@ class Authenticator:
                 raise Unauthenticated(INVALID_CREDENTIAL)
             return make_key_identity(key)
         if self.now() >= identity.until:
-            raise Unauthenticated("the token that it was made with has expired")
+            raise Unauthenticated("the token that it was created with has expired")
         return identity
 
     async def find_key(self, id: str) -> Key:

@@ -103,7 +103,7 @@ class Principal:
         """Checks a route of the right to consume against the verbs of the token."""
         verb = path.split("/", 3)[2]
         if self.verbs is not None and VERBS.get(verb, verb) not in self.verbs:
-            raise Forbidden(f"the scopes of this token do not allow to {VERBS.get(verb, verb)}")
+            raise Forbidden(f"the scopes of this token do not allow it to {VERBS.get(verb, verb)}")
 
     def may_see_entry(self, entry: AuditEntry) -> bool:
         """True for entries of scopes whose access the caller manages."""

@@ -73,8 +73,7 @@ def check_csrf_token(expected: str, scope: Mapping[str, Any]) -> None:
     given = next((value for name, value in scope["headers"] if name == CSRF_HEADER), b"")
     if not compare_digest(given, expected.encode()):
         raise Forbidden(
-            "the request changes something and its X-CSRF-Token is not that of the session;"
-            " GET /v1/session gives it"
+            "the X-CSRF-Token is missing or does not match the session; GET /v1/session returns it"
         )
 
 

@@ -70,7 +70,7 @@ class IdentitySigner:
 
 def make_ticket_signer(secret: bytes) -> IdentitySigner:
     """A ticket opens event streams for LIFETIME_S, with the rights of the caller that got it."""
-    return IdentitySigner(secret, PREFIX, b"ticket", LIFETIME_S, "POST /v1/events/ticket gives")
+    return IdentitySigner(secret, PREFIX, b"ticket", LIFETIME_S, "POST /v1/events/ticket returns")
 
 
 def make_session_signer(secret: bytes) -> IdentitySigner:

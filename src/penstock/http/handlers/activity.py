@@ -89,7 +89,7 @@ async def trace(call: RequestContext, correlation_id: Word) -> TraceView:
 @activity.add("GET", "/v1/filter/complete", "Complete a filter", FilterCompletion)
 async def complete_filter(
     call: RequestContext,
-    text: Annotated[str, Meta(description="A filter, maybe unfinished.")] = "",
+    text: Annotated[str, Meta(description="A filter, complete or not.")] = "",
     position: Annotated[int, Meta(ge=0, description="Default: the end of the text.")] | None = None,
 ) -> FilterCompletion:
     """Returns texts that may replace the filter from `start` to `position`: fields, and values that

@@ -35,7 +35,7 @@ async def upload_artifact(call: RequestContext, token: Token, name: FileName) ->
     artifacts, size = call.broker.artifacts, call.content_length
     largest = artifacts.room.limits.size
     if size is not None and size > largest:
-        raise BodyTooLarge(f"an artifact has at most {largest} bytes")
+        raise BodyTooLarge(f"an artifact can have at most {largest} bytes")
     with call.service.unfinished_uploads.hold(call.caller, count_reserved(size, largest)):
         kept = await artifacts.attach(lock, name, call.pieces(), size=size or 0)
     return make_artifact_view(kept.name, kept.size)

@@ -126,7 +126,7 @@ async def import_messages(
     queue: Name,
     state: Annotated[
         tuple[State, ...],
-        Meta(description="Take exported messages in these states. Default: the unfinished ones."),
+        Meta(description="States of the exported messages to import. Default: unfinished."),
     ] = (),
 ) -> Imported:
     """Publishes one message per line (NDJSON), in the format of publish or of an export. Lines of

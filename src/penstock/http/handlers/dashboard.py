@@ -75,7 +75,7 @@ async def get_dashboard(call: RequestContext) -> Response:
     return send_file(call, "index.html", {**PAGE_HEADERS, "content-security-policy": PAGE_POLICY})
 
 
-@dashboard.add("GET", "/docs", "API explorer", "text/html", right=None, public=True)
+@dashboard.add("GET", "/docs", "Get the API explorer", "text/html", right=None, public=True)
 async def get_api_explorer(call: RequestContext) -> Response:
     """A page that shows this API. It loads nothing from other servers."""
     return send_file(call, "docs.html", {**PAGE_HEADERS, "content-security-policy": DOCS_POLICY})
@@ -163,9 +163,9 @@ def make_session_view(
                headers={"If-None-Match": "The ETag of the last answer."})  # fmt: skip
 async def get_overview(
     call: RequestContext,
-    limit: Annotated[int, Meta(ge=1, le=500, description="How many queues.")] = 100,
+    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of queues.")] = 100,
     contains: Annotated[
-        str, Meta(max_length=128, description="Part of the names of these queues.")
+        str, Meta(max_length=128, description="Filter by a part of the queue name.")
     ] = "",
 ) -> Response:
     """The first call starts the counting. It stops a minute after the last one."""
@@ -215,7 +215,7 @@ def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
 async def list_failures(
     call: RequestContext,
     queue: Name | None = None,
-    hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back.")] = 24.0,
+    hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back to search.")] = 24.0,
 ) -> FailureGroups:
     """Reads dead letters and failed messages within bounds, and groups them by a fingerprint of
     their error in which numbers, names and paths are placeholders."""

@@ -26,7 +26,7 @@ Names = Annotated[tuple[str, ...], Meta(max_length=100)]
     "/v1/events",
     "Stream events (SSE)",
     "text/event-stream",
-    headers={"Last-Event-ID": "The id of the last event received."},
+    headers={"Last-Event-ID": "Id of the last event received."},
 )
 async def stream_events(
     call: RequestContext,

@@ -37,7 +37,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 @human_links.add(
-    "POST", "/v1/inbox/{id}/links", "Make a link that decides a human step", LinkView,
+    "POST", "/v1/inbox/{id}/links", "Create a link to decide a human step", LinkView,
     takes=LinkRequest, status=201, right=Right.ACCESS, extent=Extent.SCOPE,
     example={"person": "ann@example.org"},
 )  # fmt: skip
@@ -72,7 +72,7 @@ async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLRespons
 
 
 @human_links.add(
-    "POST", "/v1/decide/{token}", "Decide by the page behind a link", "text/html",
+    "POST", "/v1/decide/{token}", "Submit the page behind a link", "text/html",
     takes=FORM, right=None, public=True, scoped=False,
 )  # fmt: skip
 async def decide_by_link(call: RequestContext, token: LinkToken) -> HTMLResponse:

@@ -106,7 +106,7 @@ async def search_messages(
 async def find_by_name(call: RequestContext, queue: str | None, name: str) -> MessagePage:
     """Finds names that a path cannot carry, because they end like the path of an operation."""
     if queue is None:
-        raise InvalidInput("name needs queue")
+        raise InvalidInput("name requires queue")
     try:
         record = await call.admin.get(f"{queue}/{name}", scope=call.scope)
     except NotFound:

@@ -43,7 +43,7 @@ ResultKind = Literal["anomaly", "metrics", "backlog", "consumers", "triage"]
 LAKE = "lake/"
 
 
-@metrics.add("GET", "/v1/metrics/queues/{queue}", "Metrics of a queue", QueueMetricsView)
+@metrics.add("GET", "/v1/metrics/queues/{queue}", "Get metrics of a queue", QueueMetricsView)
 async def get_queue_metrics(
     call: RequestContext,
     queue: Name,
@@ -63,7 +63,7 @@ async def get_queue_metrics(
     return make_queue_metrics_view(found)
 
 
-@metrics.add("GET", "/v1/metrics/consumers", "Statistics of consumers", ConsumerMetricsView)
+@metrics.add("GET", "/v1/metrics/consumers", "Get statistics of consumers", ConsumerMetricsView)
 async def get_consumer_metrics(
     call: RequestContext,
     queue: Name | None = None,
@@ -122,7 +122,7 @@ async def read_times(
 
 
 @metrics.add(
-    "GET", "/v1/pipeline/{kind}", "Results of the pipeline", PipelineResults,
+    "GET", "/v1/pipeline/{kind}", "Get pipeline results", PipelineResults,
     extent=Extent.STORE, scoped=False,
 )  # fmt: skip
 async def list_pipeline_results(

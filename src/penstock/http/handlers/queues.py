@@ -88,7 +88,7 @@ async def get_scope(call: RequestContext, name: Name) -> ScopeState:
 
 
 @scopes.add(
-    "PUT", "/v1/scopes/{name}", "Create or describe a scope", ScopeState, takes=DescribeScope,
+    "PUT", "/v1/scopes/{name}", "Create or update a scope", ScopeState, takes=DescribeScope,
     extent=Extent.SCOPE, example={"display_name": "Orders"},
 )  # fmt: skip
 async def ensure_scope(call: RequestContext, name: Name, new: DescribeScope) -> ScopeState:
@@ -163,7 +163,7 @@ async def create_queue(call: RequestContext, new: NewQueue) -> QueueView:
 
 
 @queues.add(
-    "PUT", "/v1/queues/{queue}", "Create a queue, or set its settings", QueueView,
+    "PUT", "/v1/queues/{queue}", "Create or update a queue", QueueView,
     takes=EnsureQueue, example={"settings": {"max_attempts": 3}},
 )  # fmt: skip
 async def ensure_queue(call: RequestContext, queue: Name, new: EnsureQueue) -> QueueView:

@@ -41,7 +41,7 @@ async def list_rules(
     return RuleViews([make_rule_view(each) for each in page], next_cursor)
 
 
-@rules.add("GET", "/v1/rules/coverage", "Coverage of routing rules", RuleCoverages,
+@rules.add("GET", "/v1/rules/coverage", "Get coverage of routing rules", RuleCoverages,
            extent=Extent.SCOPE)  # fmt: skip
 async def get_rule_coverage(call: RequestContext, last: Tried = 1_000) -> RuleCoverages:
     """Counts what each rule does with the last messages of the scope: matched, shadowed by an

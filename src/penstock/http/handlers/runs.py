@@ -64,7 +64,7 @@ async def save_step(call: RequestContext, sent: SaveStepRequest) -> RunStep:
 
 
 @runs.add(
-    "POST", "/v1/wait", "Wait without a worker", Settled, takes=WaitRequestBody,
+    "POST", "/v1/wait", "Suspend a message", Settled, takes=WaitRequestBody,
     right=Right.CONSUME,
     example={
         "token": TOKEN, "reason": "sleep", "holds": [{"kind": "moment", "delay": 86400}],
@@ -92,7 +92,7 @@ async def wait(call: RequestContext, sent: WaitRequestBody) -> Settled:
 
 
 @runs.add(
-    "POST", "/v1/run", "Read what runs of a claimed message have stored", RunView,
+    "POST", "/v1/run", "Read the steps of a claimed message", RunView,
     takes=ReadRunRequest, right=Right.CONSUME, scoped=False,
     example={"token": TOKEN, "include": ["steps", "signals"]},
     answer={"now": "2026-11-16T09:00:02.000000Z"},
@@ -116,7 +116,7 @@ async def read_run(call: RequestContext, sent: ReadRunRequest) -> RunView:
 
 
 @runs.add(
-    "POST", "/v1/run/callback", "Make the token of a callback URL", CallbackTokenView,
+    "POST", "/v1/run/callback", "Create the token of a callback URL", CallbackTokenView,
     takes=CallbackRequest, right=Right.CONSUME, scoped=False,
     example={"token": TOKEN, "name": "paid", "expires_at": "2026-11-23T09:00:00Z"},
 )  # fmt: skip
@@ -161,7 +161,7 @@ def check_after(after: RunAfter, children: int) -> None:
     if any(place >= children for place in after.children):
         raise InvalidInput(f"after.children refers to a child that is not among the {children}")
     if after.need > max(1, len(after.children) + len(after.ids)):
-        raise InvalidInput(f"after.need is {after.need}, more than there are messages")
+        raise InvalidInput(f"after.need is {after.need}; it must not exceed the number of messages")
 
 
 async def check_children(call: RequestContext, lock: HeldLock, ids: Sequence[str]) -> None:
@@ -169,4 +169,4 @@ async def check_children(call: RequestContext, lock: HeldLock, ids: Sequence[str
     own = {each.id for each in await call.broker.waits.read_outcomes(lock)} if ids else set()
     for id in ids:
         if int(id) not in own:
-            raise InvalidInput(f"message {id} is no child that message {lock.id} waited for")
+            raise InvalidInput(f"message {id} is not a child of message {lock.id}")

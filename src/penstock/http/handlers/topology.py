@@ -68,7 +68,7 @@ async def apply_topology(
 
 def read_source(new: TopologyRequest) -> str | Mapping[str, Any]:
     if (new.topology is None) == (new.toml is None):
-        raise InvalidInput("give topology or toml, and not both")
+        raise InvalidInput("give either topology or toml")
     return new.toml if new.toml is not None else new.topology or {}
 
 

@@ -19,7 +19,7 @@ from penstock.wire.publish import (
 
 TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
 IDEMPOTENCY = {
-    "Idempotency-Key": "A repeated request with the same key publishes nothing, and gets the same"
+    "Idempotency-Key": "A repeated request with the same key publishes nothing and returns the same"
     " ids. Keys are kept for a day."
 }
 verbs = OperationTable(VERBS)
@@ -63,7 +63,7 @@ verbs.add(
 )(claim)  # fmt: skip
 
 verbs.add(
-    "POST", "/v1/seen", "Ask whether a key was recorded", wire.SeenAnswer, takes=wire.SeenRequest,
+    "POST", "/v1/seen", "Check whether a key was recorded", wire.SeenAnswer, takes=wire.SeenRequest,
     name="seen", right=Right.CONSUME, example={"queue": "events/mailer", "key": "order-7"},
     answer={"duplicate": True, "id": "7"},
 )(ask_seen)  # fmt: skip

@@ -67,7 +67,7 @@ async def send_signal_by_token(call: RequestContext, token: CallbackToken) -> Si
     answered with `duplicate`."""
     body = await call.body()
     if len(body) > MAX_SIGNAL_BYTES:
-        raise BodyTooLarge(f"a signal has at most {MAX_SIGNAL_BYTES} bytes")
+        raise BodyTooLarge(f"a signal can have at most {MAX_SIGNAL_BYTES} bytes")
     answer = await call.service.get_broker("default").waits.signal_by_token(token, body or b"null")
     return make_signal_view(answer)
 

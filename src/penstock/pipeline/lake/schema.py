@@ -52,7 +52,7 @@ def get_table(name: str) -> Table:
         if name == table:
             return table
     hint = "; use penstock.pipeline.join_tables to join the two" if name == "joined" else ""
-    raise InvalidInput(f"unknown table {name!r}; known are message and history{hint}")
+    raise InvalidInput(f"unknown table {name!r}; expected one of message and history{hint}")
 
 
 def choose_columns(table: Table, columns: Sequence[str]) -> Any:
@@ -60,7 +60,8 @@ def choose_columns(table: Table, columns: Sequence[str]) -> Any:
     whole = SCHEMAS[table]
     if unknown := [name for name in columns if name not in whole.names]:
         raise InvalidInput(
-            f"unknown column {', '.join(unknown)} of {table}; known are {', '.join(whole.names)}"
+            f"unknown column {', '.join(unknown)} of {table};"
+            f" expected one of {', '.join(whole.names)}"
         )
     return pa.schema([whole.field(name) for name in columns]) if columns else whole
 

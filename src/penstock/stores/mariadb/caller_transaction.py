@@ -105,7 +105,7 @@ async def enter_transaction(
             raise InvalidInput(ELSEWHERE) from None
         if number in CONFLICT_ERRORS:
             raise StoreBusy(
-                f"a concurrent transaction did the same; roll back and try again: {error}"
+                f"a concurrent transaction wrote the same key; roll back and try again: {error}"
             ) from error
         raise StoreError(f"a statement failed on your connection: {error}") from error
 

@@ -207,5 +207,6 @@ def decode_row(position: bytes, fields: list[bytes]) -> HistoryRow:
 def refuse_foreign(cursor: Cursor, epoch: int) -> None:
     if cursor.epoch > epoch:
         raise InvalidState(
-            f"the cursor is from epoch {cursor.epoch}, the store is in {epoch}: another store?"
+            f"the cursor is from epoch {cursor.epoch}, the store is in {epoch};"
+            " it may belong to another store"
         )

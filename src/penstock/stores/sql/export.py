@@ -12,7 +12,8 @@ async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
     number: int = (await tx.one("number", name="epoch"))[0]
     if cursor.epoch > number:
         raise InvalidState(
-            f"the cursor is from epoch {cursor.epoch}, the store is in {number}: another store?"
+            f"the cursor is from epoch {cursor.epoch}, the store is in {number};"
+            " it may belong to another store"
         )
     return number
 
