@@ -63,13 +63,13 @@ def keep_logging() -> Iterator[None]:
 
 
 class Terminal:
-    """In a directory of its own, with bytecode of its own: the machine's may be read-only."""
+    """Runs commands in a directory of its own, without settings from the environment."""
 
-    def __init__(self, folder: Path, bytecode: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK")}
         kept.pop("PYTHONDONTWRITEBYTECODE", None)
-        self.environment = {**kept, "PYTHONPYCACHEPREFIX": str(bytecode), "COLUMNS": "80"}
+        self.environment = {**kept, "COLUMNS": "80"}
 
     def call(self, *words: object, code: int = 0, stdin: str | None = None) -> Said:
         """In this process: quick, and the same commands."""

@@ -417,7 +417,7 @@ def test_a_client_raises_what_it_was_refused_with(
 
 
 def test_without_auth_a_server_listens_on_loopback_alone(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, tmp_path)
+    terminal = Terminal(tmp_path)
     said = terminal.run("serve", "--host", "0.0.0.0", "--port", "0", code=1)
     assert "--auth" in said.err
     said = terminal.run("serve", "--jwks-url", "http://far.example/keys", "--port", "0", code=1)
@@ -452,7 +452,7 @@ def test_of_the_work_of_a_queue_those_are_told_who_may_claim_it(server: Served, 
 
 def test_a_worker_over_http_ends_when_nothing_is_left(server: Served, tmp_path: Path) -> None:
     """As a process, by the command: the key comes from the environment."""
-    queue, terminal = server.queue(), Terminal(tmp_path, tmp_path)
+    queue, terminal = server.queue(), Terminal(tmp_path)
     caller = keyed(server, "operator")
     url = f"http://127.0.0.1:{server.port}"
     text = f"""

@@ -201,7 +201,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    return Terminal(tmp_path_factory.mktemp("shop"), tmp_path_factory.mktemp("bytecode"))
+    return Terminal(tmp_path_factory.mktemp("shop"))
 
 
 def test_the_worker_command_works_over_http_and_is_on_the_list(

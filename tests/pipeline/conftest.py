@@ -60,4 +60,4 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.chdir(tmp_path)
-    return Terminal(tmp_path, tmp_path / "bytecode")
+    return Terminal(tmp_path)

@@ -232,7 +232,7 @@ def test_steps_are_numbered_from_one_without_gaps() -> None:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path, tmp_path)
+    return Terminal(tmp_path)
 
 
 def test_the_command_makes_a_store_and_then_has_nothing_to_do(

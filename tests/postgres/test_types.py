@@ -121,7 +121,7 @@ async def test_the_doctor_tells_of_one_that_is_missing(store: PostgresStore, url
 async def test_the_command_repairs_one_that_is_half_built(
     url: str, tmp_path: Path, postgres_server: Postgres
 ) -> None:
-    terminal = Terminal(tmp_path, tmp_path)
+    terminal = Terminal(tmp_path)
     assert terminal.run("migrate", "--plan", "--url", url).out == "index ready_type\n"
     assert await valid(url) is False
     assert terminal.run("migrate", "--url", url).out.startswith("index ready_type\nschema")
