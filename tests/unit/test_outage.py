@@ -5,7 +5,7 @@ import threading
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from penstock.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreUnreachable
+from penstock.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreUnreachable, StoreUnusable
 from penstock.outage import Outages
 
 AWAY = StoreUnreachable("connection refused")
@@ -33,7 +33,8 @@ def test_one_outage_is_one_line_whoever_notices_it() -> None:
             outages.report_failure("scheduler", OutcomeUnknown("no answer"))
             outages.report_failure("flush", StoreBusy("no connection"))
         watch.now = 166.0
-        outages.report_success("flush")
+        outages.report_success("registration")
+        watch.now = 170.0
         outages.report_success("fetch")
     assert told(logs) == [
         ("store_unreachable", "error", 0.0),
@@ -79,6 +80,26 @@ def test_a_full_disk_is_over_where_it_was_noticed() -> None:
     assert [(entry["event"], entry["source"]) for entry in logs] == [
         ("store_failing", "flush"),
         ("store_recovered", "flush"),
+    ]
+
+
+def test_a_removed_file_is_one_line_whoever_notices_it() -> None:
+    watch = Watch()
+    outages = Outages(watch)
+    with capture_logs() as logs:
+        for second in range(60):
+            watch.now = 100.0 + second
+            for source in ("fetch", "historian", "scheduler"):
+                outages.report_failure(source, StoreUnusable("the file was removed"))
+        # It never failed: what it reads is not damaged.
+        outages.report_success("registration")
+        watch.now = 166.0
+        outages.report_success("scheduler")
+        outages.report_success("fetch")
+    assert told(logs) == [
+        ("store_failing", "error", 0.0),
+        ("store_failing", "error", 30.0),
+        ("store_recovered", "warning", 66.0),
     ]
 
 
