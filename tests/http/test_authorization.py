@@ -3,6 +3,7 @@
 A route that is not in ATTEMPTS fails a test; what it asks of callers is declared beside it.
 """
 
+import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
@@ -23,6 +24,8 @@ DECLARED: dict[str, Requirement] = {
     f"{operation.method} {operation.path}": operation.requires for operation in OPERATIONS
 }
 SCOPED = {f"{each.method} {each.path}" for each in OPERATIONS if each.scoped}
+# Beyond the largest process id that Linux gives.
+NO_PROCESS = 2**22 + 1
 PUBLIC_PATHS = {operation.path for operation in OPERATIONS if operation.public}
 
 
@@ -136,6 +139,21 @@ async def test_a_tenant_has_so_many_workers_and_no_more(
         assert (await world.ask(who, "DELETE", asks[1])).status == 204
         assert (await world.ask(who, "PUT", asks[3])).status == 204
     assert len(await world.store.workers()) == 6
+
+
+async def test_a_worker_that_was_dropped_counts_again_when_it_comes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MAX_WORKERS", 3)
+    who = await world.key(Who("worker"), roles=("worker",))
+    live = {"host": "far", "pid": 1, "queues": []}
+    gone = {**live, "host": socket.gethostname(), "pid": NO_PROCESS}
+    for number in range(6):
+        ask = Ask(f"/v1/workers/w{number}", gone if number < 3 else live)
+        assert (await world.ask(who, "PUT", ask)).status == 204
+    assert (await world.ask(who, "PUT", Ask("/v1/workers/w0", live))).status == 409
+    assert (await world.ask(who, "PUT", Ask("/v1/workers/w5", live))).status == 204
+    assert len(await world.store.workers()) == 3
 
 
 SECRET = "psk_0123456789ab_ThisIsASecretAndNoNameAtAll"

@@ -200,6 +200,10 @@ HTTP = (
              "if key.expires_at > caller.expires_at:", "if False:", BOUNDS),
     Mutation("worker_of_any_tenant", "http/handlers/system.py", "row_id",
              "return id if tenant == OWNER", "return id if True", BOUNDS),
+    Mutation("dropped_worker_is_known", "http/handlers/system.py", "delete_row",
+             "call.service.workers_seen.discard(row_id(call, id))", "pass",
+             "tests/http/test_authorization.py::"
+             "test_a_worker_that_was_dropped_counts_again_when_it_comes_back"),
     Mutation("claim_by_rights_of_before", "http/handlers/claim.py", "wait_for_messages",
              "time.monotonic() - began > RIGHTS_HOLD_S", "False", REVOCATION),
     Mutation("stream_by_rights_of_before", "http/events/sse.py", "__call__",

@@ -129,6 +129,12 @@ async def own_workers(call: RequestContext) -> list[WorkerInfo]:
     return found
 
 
+async def delete_row(call: RequestContext, id: str) -> None:
+    """Also forgets it, so that a worker that comes back counts as a new one."""
+    call.service.workers_seen.discard(row_id(call, id))
+    await call.service.store.delete_worker(row_id(call, id))
+
+
 async def make_room(call: RequestContext) -> None:
     """Enforces MAX_WORKERS, after deleting the rows of workers that are gone."""
     now = await call.service.store.now()
@@ -137,7 +143,7 @@ async def make_room(call: RequestContext) -> None:
         return
     lost = [row for row in rows if is_gone(row, now)]
     for row in lost:
-        await call.service.store.delete_worker(row_id(call, row.id))
+        await delete_row(call, row.id)
     if len(rows) - len(lost) >= MAX_WORKERS:
         raise Refused(
             f"tenant {call.caller.tenant!r} has reached the limit of {MAX_WORKERS} workers"
@@ -185,8 +191,7 @@ async def save_worker(
     right=Right.CONSUME,
 )
 async def delete_worker(call: RequestContext, id: WorkerId) -> None:
-    call.service.workers_seen.discard(row_id(call, id))
-    await call.service.store.delete_worker(row_id(call, id))
+    await delete_row(call, id)
 
 
 @system.add(
