@@ -16,6 +16,7 @@ from penstock.model.store_types import (
     Move,
     Published,
     are_plain,
+    join_entries,
 )
 from penstock.retry import PUBLISH, Retries
 from penstock.store import StoreHotPath
@@ -24,6 +25,11 @@ LOCKED = Published(0, code=Busy.code)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
+Join = Callable[[Sequence[Sequence[Item]]], Sequence[Item]]
+
+
+def join_items(groups: Sequence[Sequence[Item]]) -> Sequence[Item]:
+    return [item for group in groups for item in group]
 
 
 class Group(Generic[Item, Result]):
@@ -50,9 +56,12 @@ class Batcher(Generic[Item, Result]):
     A lone caller costs no task and no extra loop iteration. A caller's items stay together.
     """
 
-    def __init__(self, call: Call[Item, Result], max_items: int) -> None:
+    def __init__(
+        self, call: Call[Item, Result], max_items: int, join: Join[Item] = join_items
+    ) -> None:
         self.call = call
         self.max_items = max_items
+        self.join = join
         self.waiting: list[Group[Item, Result]] = []
         self.draining: asyncio.Task[None] | None = None
         self.busy = False
@@ -97,7 +106,7 @@ class Batcher(Generic[Item, Result]):
 
     async def run(self, groups: list[Group[Item, Result]]) -> None:
         try:
-            results = await self.call([item for group in groups for item in group.items])
+            results = await self.call(self.join([group.items for group in groups]))
         except BaseException as error:  # noqa: BLE001 - handed to the callers
             await self.run_one_by_one(groups, error)
             return
@@ -125,7 +134,7 @@ class GroupCommit:
 
     def __init__(self, store: StoreHotPath, max_batch: int = 1_000) -> None:
         self.store = store
-        self._plain: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
+        self._plain: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch, join_entries)
         # Entries that read stored state are slower; plain ones must not wait for them.
         self._checked: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
         complete: Batcher[Completion, Answer] = Batcher(store.complete, max_batch)

@@ -92,6 +92,25 @@ class UniformBatch(Sequence[Entry]):
         return replace(self.heading, body=self.bodies[index])
 
 
+def join_entries(groups: Sequence[Sequence[Entry]]) -> Sequence[Entry]:
+    """Joins the entries of several callers. Uniform batches with one heading stay a batch."""
+    first = groups[0]
+    if isinstance(first, UniformBatch):
+        heading, bodies = first.heading, list(first.bodies)
+        for group in groups[1:]:
+            if not isinstance(group, UniformBatch) or not has_heading(group.heading, heading):
+                break
+            bodies += group.bodies
+        else:
+            return UniformBatch(heading, bodies)
+    return [entry for group in groups for entry in group]
+
+
+def has_heading(entry: Entry, heading: Entry) -> bool:
+    """True if the entries differ at most in their bodies."""
+    return replace(heading, body=entry.body) == entry
+
+
 def are_plain(entries: Sequence[Entry]) -> bool:
     """True if no entry depends on stored rows."""
     if isinstance(entries, UniformBatch):

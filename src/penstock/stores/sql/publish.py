@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
-from penstock.model.store_types import Completion, Dedupe, Entry, Published, UniformBatch
+from penstock.model.store_types import (
+    Completion,
+    Dedupe,
+    Entry,
+    Published,
+    UniformBatch,
+    has_heading,
+)
 from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
@@ -46,8 +53,9 @@ def find_uniform(entries: Sequence[Entry]) -> Sequence[Entry]:
     """Returns the entries, as a UniformBatch if they differ only in their bodies."""
     if len(entries) < 2 or isinstance(entries, UniformBatch):
         return entries
-    if all(map(HEADING(entries[0]).__eq__, map(HEADING, entries))):
-        return UniformBatch(entries[0], [entry.body for entry in entries])
+    first = entries[0]
+    if all(has_heading(entry, first) for entry in entries):
+        return UniformBatch(first, [entry.body for entry in entries])
     return entries
 
 
