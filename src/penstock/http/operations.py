@@ -45,6 +45,8 @@ class OperationDetails(TypedDict, total=False):
     """What only some operations have."""
 
     takes: Any
+    # Replaces the decoder of `takes`.
+    decode: Callable[[bytes], Any]
     # Set by required fields of `takes`.
     needs_body: bool
     status: int

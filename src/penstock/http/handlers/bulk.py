@@ -17,7 +17,13 @@ from penstock.model.message import Draft, Record, State
 from penstock.model.store_types import Published
 from penstock.rules.access import Right
 from penstock.wire.fields import Name
-from penstock.wire.publish import Problem, PublishRequest, make_draft
+from penstock.wire.publish import (
+    PlainRequest,
+    Problem,
+    PublishRequest,
+    decode_request,
+    make_draft,
+)
 from penstock.wire.records import (
     Imported,
     MessageView,
@@ -36,7 +42,6 @@ UNFINISHED = frozenset({State.SCHEDULED, State.READY, State.CLAIMED})
 # An exported message has fields that a publisher cannot set; imports skip them.
 KNOWN_FIELDS = {*PublishRequest.__struct_fields__, *MessageView.__struct_fields__}
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(PublishRequest).decode
 
 
 @bulk.add(
@@ -202,7 +207,7 @@ def decode_fields(line: bytes) -> dict[str, msgspec.Raw]:
         raise make_malformed_error(error) from None
 
 
-def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest:
+def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest | PlainRequest:
     if unknown := fields.keys() - KNOWN_FIELDS:
         raise InvalidInput(f"unknown field {', '.join(sorted(unknown))}")
     if b'"' in bytes(fields.get("masked", b"")):
@@ -212,6 +217,6 @@ def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest:
     kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
     kept["queue"] = msgspec.Raw(encode(queue))
     try:
-        return decode(encode(kept))
+        return decode_request(encode(kept))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_malformed_error(error) from None

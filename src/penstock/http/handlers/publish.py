@@ -20,6 +20,8 @@ from penstock.rules.access import Right
 from penstock.rules.callbacks import check_url
 from penstock.rules.events import PUBLISHED
 from penstock.wire.publish import (
+    PlainBatchRequest,
+    PlainRequest,
     Problem,
     PublishBatchRequest,
     PublishOutcome,
@@ -35,7 +37,7 @@ TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 IDEMPOTENCY_KEY = re.compile(rb"[ -~]{1,190}")
 
 
-async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
+async def publish(call: RequestContext, sent: PublishRequest | PlainRequest) -> PublishResult:
     draft = make_draft(sent)
     if (headers := read_headers(call)) is not None:
         draft = headers.add_to(draft)
@@ -49,7 +51,9 @@ async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
     return PublishResult(str(published.id), published.duplicate, routed)
 
 
-async def publish_many(call: RequestContext, sent: PublishBatchRequest) -> PublishOutcomes:
+async def publish_many(
+    call: RequestContext, sent: PublishBatchRequest | PlainBatchRequest
+) -> PublishOutcomes:
     drafts = [make_draft(each) for each in sent.messages]
     if (headers := read_headers(call)) is not None:
         drafts = [headers.add_to(draft, at) for at, draft in enumerate(drafts)]
@@ -147,8 +151,11 @@ def read_headers(call: RequestContext) -> PublishHeaders | None:
 
 def make_outcome(published: Published) -> PublishOutcome:
     if published.code is None:
-        routed = list(published.routed)
-        return PublishOutcome(str(published.id), published.duplicate, routed=routed)
+        if published.routed:
+            return PublishOutcome(
+                str(published.id), published.duplicate, routed=list(published.routed)
+            )
+        return PublishOutcome(str(published.id), published.duplicate)
     return PublishOutcome(error=Problem(published.code, published.error or published.code))
 
 

@@ -15,6 +15,8 @@ from penstock.wire.publish import (
     PublishOutcomes,
     PublishRequest,
     PublishResult,
+    decode_batch_request,
+    decode_request,
 )
 
 TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
@@ -26,13 +28,14 @@ verbs = OperationTable(VERBS)
 
 verbs.add(
     "POST", "/v1/publish", "Publish a message", PublishResult, takes=PublishRequest, status=201,
-    needs_body=True, right=Right.PUBLISH, headers=IDEMPOTENCY,
+    decode=decode_request, needs_body=True, right=Right.PUBLISH, headers=IDEMPOTENCY,
     example={"queue": "mail", "type": "mail.send", "body": {"to": "ada@example.org"}},
     answer={"id": "7", "duplicate": False},
 )(publish)  # fmt: skip
 verbs.add(
     "POST", "/v1/publish/batch", "Publish a batch of messages", PublishOutcomes,
-    takes=PublishBatchRequest, name="publish_batch", right=Right.PUBLISH, headers=IDEMPOTENCY,
+    takes=PublishBatchRequest, decode=decode_batch_request, name="publish_batch",
+    right=Right.PUBLISH, headers=IDEMPOTENCY,
     example={
         "messages": [{"queue": "mail", "body": 1}, {"queue": "mail", "body": 2}], "atomic": True,
     },
