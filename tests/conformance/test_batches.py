@@ -17,8 +17,8 @@ from penstock.model.store_types import (
     Entry,
     Extension,
     Lock,
-    UniformBatch,
 )
+from penstock.model.uniform_batch import UniformBatch
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

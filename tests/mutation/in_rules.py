@@ -200,7 +200,7 @@ GROUPING = (
     rule("two_calls_in_flight", "broker/group_commit.py add", "self.busy = True", "pass", GROUPS),
     rule("atomic_in_a_lane", "broker/group_commit.py enqueue", "if atomic:", "if False:",
          "tests/unit/test_group_commit_store.py"),
-    rule("joined_batches_lose_their_headings", "model/store_types.py join_entries",
+    rule("joined_batches_lose_their_headings", "model/uniform_batch.py join_entries",
          "or not has_heading(group.heading, heading)", "",
          "tests/unit/test_plain_requests.py"),
     rule("plain_requests_with_any_queue_name", "wire/publish.py decode_request",

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from penstock.model.fields import MAX_BATCH
-from penstock.model.store_types import Entry, UniformBatch, join_entries
+from penstock.model.store_types import Entry
+from penstock.model.uniform_batch import UniformBatch, join_entries
 from penstock.wire.publish import (
     PlainBatchRequest,
     PlainRequest,

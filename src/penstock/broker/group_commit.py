@@ -15,9 +15,8 @@ from penstock.model.store_types import (
     Lock,
     Move,
     Published,
-    are_plain,
-    join_entries,
 )
+from penstock.model.uniform_batch import are_plain, join_entries
 from penstock.retry import PUBLISH, Retries
 from penstock.store import StoreHotPath
 

@@ -22,7 +22,8 @@ from penstock.model import units
 from penstock.model.broadcast import SEPARATOR
 from penstock.model.message import Draft
 from penstock.model.queue import Queue
-from penstock.model.store_types import Entry, Published, UniformBatch
+from penstock.model.store_types import Entry, Published
+from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE
 from penstock.rules import drafts, validation
 from penstock.rules.drafts import make_common_entries, make_uniform_batch

@@ -35,7 +35,8 @@ from penstock.model.message import (
 )
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import SHELL_TYPE, QueueSettings
-from penstock.model.store_types import Dedupe, Entry, UniformBatch
+from penstock.model.store_types import Dedupe, Entry
+from penstock.model.uniform_batch import UniformBatch
 from penstock.rules.callbacks import check_url
 from penstock.rules.lifecycle import clamp_priority, compute_rank
 from penstock.rules.validation import (

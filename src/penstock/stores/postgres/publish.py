@@ -8,15 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.model.message import Flag, State
-from penstock.model.store_types import Dedupe, Entry, Firing, Published, UniformBatch
+from penstock.model.store_types import Dedupe, Entry, Firing, Published
+from penstock.model.uniform_batch import UniformBatch, find_uniform, has_heading
 from penstock.model.units import PARENT_TEXT, STALE, Unit
-from penstock.stores.sql.publish import (
-    HEADING,
-    StoreTransaction,
-    find_uniform,
-    kept_until,
-    publish_checked,
-)
+from penstock.stores.sql.publish import StoreTransaction, kept_until, publish_checked
 
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
@@ -94,8 +89,7 @@ def split_awaited(entries: Sequence[Entry]) -> tuple[UniformBatch | None, Sequen
     first = entries[0]
     if first.flags != Flag.AWAITED or not is_usual(first):
         return None, entries
-    heading = HEADING(first)
-    alike = list(takewhile(lambda entry: HEADING(entry) == heading, entries))
+    alike = list(takewhile(lambda entry: has_heading(entry, first), entries))
     if len(alike) < MIN_AWAITED:
         return None, entries
     return UniformBatch(first, [entry.body for entry in alike]), entries[len(alike) :]

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
+from operator import attrgetter
 
 from penstock.model.message import PLAIN, Flag, Meta
-from penstock.model.store_types import Entry, Published, UniformBatch
+from penstock.model.store_types import Entry, Published
+from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import Unit
 from penstock.stores.redis.codec import (
     NONE,
@@ -13,8 +15,14 @@ from penstock.stores.redis.codec import (
     make_document_field,
     make_field,
 )
-from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, refuse_all
+from penstock.stores.sql.publish import NOT_PUBLISHED, refuse_all
 from penstock.stores.sql.records import decode_meta_json
+
+# Every field of an entry except its body.
+HEADING = attrgetter(
+    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
+    "flags", "meta", "name", "ordering_key", "dedup", "max_depth", "unit", "after",
+)  # fmt: skip
 
 
 def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:

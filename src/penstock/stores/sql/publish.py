@@ -13,14 +13,8 @@ from msgspec.structs import replace
 
 from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
-from penstock.model.store_types import (
-    Completion,
-    Dedupe,
-    Entry,
-    Published,
-    UniformBatch,
-    has_heading,
-)
+from penstock.model.store_types import Completion, Dedupe, Entry, Published
+from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
@@ -33,12 +27,6 @@ BUSY = Published(0, code=Busy.code)
 # Lockables that concern a single message.
 ALONE = ("dedup", "name")
 
-# Every field of an entry except its body.
-HEADING = attrgetter(
-    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
-    "flags", "meta", "name", "ordering_key", "dedup", "max_depth", "unit", "after",
-)  # fmt: skip
-
 
 def any_refused(outcomes: Sequence[Published]) -> bool:
     return any(outcome.code for outcome in outcomes)
@@ -47,16 +35,6 @@ def any_refused(outcomes: Sequence[Published]) -> bool:
 def refuse_all(outcomes: Sequence[Published]) -> list[Published]:
     """Returns the outcomes of an atomic batch of which one entry is refused."""
     return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
-
-
-def find_uniform(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Returns the entries, as a UniformBatch if they differ only in their bodies."""
-    if len(entries) < 2 or isinstance(entries, UniformBatch):
-        return entries
-    first = entries[0]
-    if all(has_heading(entry, first) for entry in entries):
-        return UniformBatch(first, [entry.body for entry in entries])
-    return entries
 
 
 def list_queue_ids(entries: Sequence[Entry]) -> set[int]:

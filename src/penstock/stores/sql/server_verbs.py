@@ -25,8 +25,8 @@ from penstock.model.store_types import (
     Promoted,
     Published,
     Sweep,
-    are_plain,
 )
+from penstock.model.uniform_batch import are_plain, find_uniform
 from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
 from penstock.stores.sql import caller_transaction, messages, publish, steps, upkeep, waiting
@@ -35,7 +35,7 @@ from penstock.stores.sql.advance import advance
 from penstock.stores.sql.database import ServerDatabase, TransactionConflict, Work
 from penstock.stores.sql.dialect import Locked, ServerDialect
 from penstock.stores.sql.documents import with_audit
-from penstock.stores.sql.publish import StoreTransaction, find_uniform
+from penstock.stores.sql.publish import StoreTransaction
 from penstock.stores.sql.settle import BUSY
 from penstock.stores.sql.transaction import finish
 

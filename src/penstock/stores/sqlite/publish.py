@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 
 from penstock.model.message import Flag, Moment
-from penstock.model.store_types import Entry, Published, UniformBatch, are_plain
+from penstock.model.store_types import Entry, Published
+from penstock.model.uniform_batch import UniformBatch, are_plain, find_uniform
 from penstock.rules.waiting import mark_awaited
 from penstock.stores.sql.holds import hold_published
 from penstock.stores.sql.publish import (
@@ -12,7 +13,6 @@ from penstock.stores.sql.publish import (
     compute_due_at,
     compute_expires_at,
     compute_rank,
-    find_uniform,
     publish_checked,
     refuse_all,
 )
