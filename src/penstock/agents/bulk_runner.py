@@ -1,5 +1,6 @@
 """Runs bulk actions, each in one process at a time."""
 
+import math
 import time
 
 from msgspec.structs import replace
@@ -31,18 +32,28 @@ class BulkRunner:
         self.known: dict[str, StoredAction] = {}
         self.done = 0
         self.reported_at = 0.0
+        self.listed_at = -math.inf
 
     async def tick(self) -> float:
         """Does one batch of every action that is due."""
-        names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
-        self.due = {name: self.due.get(name, 0.0) for name in names}
-        self.known = {name: each for name, each in self.known.items() if name in self.due}
-        for name in names:
-            if self.due[name] <= time.monotonic():
+        now = time.monotonic()
+        # While it works on some, it looks for others now and then.
+        if now >= self.listed_at + self.every or min(self.due.values(), default=math.inf) > now:
+            await self.list_active()
+        for name, due_at in self.due.items():
+            if due_at <= time.monotonic():
                 self.due[name] = time.monotonic() + await self.advance(name)
         await self.report()
         now = time.monotonic()
-        return max(0.0, min([self.every, *(at - now for at in self.due.values())]))
+        next_at = min([self.listed_at + self.every, *self.due.values()])
+        return min(self.every, max(0.0, next_at - now))
+
+    async def list_active(self) -> None:
+        self.listed_at = time.monotonic()
+        names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
+        self.due = {name: self.due.get(name, 0.0) for name in names}
+        self.known = {name: each for name, each in self.known.items() if name in self.due}
+        self.steps.reader.keep_only(names)
 
     async def advance(self, name: str) -> float:
         """Does one batch. Returns how long the action waits, or the interval if others have it."""

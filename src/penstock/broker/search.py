@@ -11,7 +11,9 @@ from penstock.model.message import NEVER, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.model.scan import Position, Scan, ScanHead, Source
 from penstock.rules.filter_match import (
+    Verdict,
     find_bounds,
+    judge,
     list_fields,
     make_candidate,
     matches,
@@ -40,6 +42,14 @@ PLACES = {
     State.CANCELLED: Source.UNSUCCESSFUL,
 }
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
+PLACED_FIELDS = ("state", *HEAD_FIELDS)
+# The state of all messages of a source.
+STATE_OF = {
+    Source.READY: State.READY,
+    Source.SCHEDULED: State.SCHEDULED,
+    Source.CLAIMED: State.CLAIMED,
+    Source.DEAD: State.DEAD,
+}
 # Of these, the ones that differ from message to message.
 OWN_FIELDS = ("id", "created", "size")
 MAX_VERDICTS = 1_000
@@ -109,7 +119,7 @@ class Search:
         self.limit = limit
         self.bounds = find_bounds(node)
         self.looks_at_heads = any(term.field in OWN_FIELDS for term in list_fields(node))
-        self.verdicts: dict[tuple[int, str], bool] = {}
+        self.verdicts: dict[tuple[Source, int, str], Verdict] = {}
         self.records: list[Record] = []
         # Where each of them was found.
         self.places: list[tuple[Source, Position]] = []
@@ -181,12 +191,16 @@ class Search:
 
     async def keep_matching(self, source: Source, batch: Sequence[ScanHead]) -> ScanHead | None:
         """Keeps the messages that match. Returns the last one if the page is full."""
-        wanted = {head.id: head for head in batch if self.may_match(head)}
+        verdicts = {head.id: self.judge_head(source, head) for head in batch}
+        wanted = {head.id: head for head in batch if verdicts[head.id] is not False}
         self.scanned += len(batch)
         self.bytes += sum(head.size for head in wanted.values())
         self.scanned_to = batch[-1].created_at
+        state = STATE_OF.get(source)
         for record in await self.store.get_many(list(wanted)):
-            if self.is_match(record):
+            # A message may have left the place in which it was found.
+            sure = verdicts[record.message.id] and state in (None, record.state)
+            if sure or self.is_match(record):
                 self.records.append(record)
                 self.places.append((source, wanted[record.message.id].position))
                 if len(self.records) == self.limit:
@@ -194,30 +208,32 @@ class Search:
                     return wanted[record.message.id]
         return None
 
-    def may_match(self, head: ScanHead) -> bool:
+    def judge_head(self, source: Source, head: ScanHead) -> Verdict:
         """Decides once for each queue and type, unless the filter looks at the message itself."""
-        key = None if self.looks_at_heads else (head.queue_id, head.type)
-        found = None if key is None else self.verdicts.get(key)
-        if found is None:
-            found = self.decide_head(head)
-            if key is not None and len(self.verdicts) < MAX_VERDICTS:
-                self.verdicts[key] = found
-        return found
+        key = None if self.looks_at_heads else (source, head.queue_id, head.type)
+        if key is None:
+            return self.decide_head(source, head)
+        if key not in self.verdicts:
+            if len(self.verdicts) >= MAX_VERDICTS:
+                self.verdicts.clear()
+            self.verdicts[key] = self.decide_head(source, head)
+        return self.verdicts[key]
 
-    def decide_head(self, head: ScanHead) -> bool:
+    def decide_head(self, source: Source, head: ScanHead) -> Verdict:
+        """Returns None if the rest of the message decides."""
         queue = self.queues.get(head.queue_id)
-        return queue is not None and may_match(
-            self.node,
-            Candidate(
-                queue=queue.name,
-                scope=queue.scope.name,
-                type=head.type,
-                id=head.id,
-                created=head.created_at,
-                size=head.size,
-            ),
-            HEAD_FIELDS,
+        if queue is None:
+            return False
+        known = Candidate(
+            queue=queue.name,
+            scope=queue.scope.name,
+            type=head.type,
+            id=head.id,
+            created=head.created_at,
+            size=head.size,
+            state=STATE_OF.get(source),
         )
+        return judge(self.node, known, HEAD_FIELDS if known.state is None else PLACED_FIELDS)
 
     def is_match(self, record: Record) -> bool:
         queue = self.queues.get(record.message.queue_id)

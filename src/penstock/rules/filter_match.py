@@ -32,10 +32,12 @@ def matches(node: Node, candidate: Candidate) -> bool:
 
 def may_match(node: Node, known: Candidate, fields: Collection[str]) -> bool:
     """False if no message with these known fields can match, whatever its other fields are."""
-    return (
-        evaluate(node, lambda term: match_term(term, known) if term.field in fields else None)
-        is not False
-    )
+    return judge(node, known, fields) is not False
+
+
+def judge(node: Node, known: Candidate, fields: Collection[str]) -> Verdict:
+    """Decides by the known fields of a message. None means that the others decide."""
+    return evaluate(node, lambda term: match_term(term, known) if term.field in fields else None)
 
 
 def evaluate(node: Node, decide: Callable[[Term], Verdict]) -> Verdict:

@@ -1,9 +1,10 @@
 """Reads what a bulk action works on: its rights, its queues and its next messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.broker.credentials import Credentials
 from penstock.broker.queue_cache import QueueCache
@@ -13,7 +14,7 @@ from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
 from penstock.model.filter import Candidate
 from penstock.model.message import Record
 from penstock.model.queue import Queue
-from penstock.model.scan import Source
+from penstock.model.scan import Position, Source
 from penstock.rules import drafts
 from penstock.rules.access import EVERYTHING, Access, Right
 from penstock.rules.bulk import MAX_BATCH
@@ -25,6 +26,9 @@ from penstock.store import Store
 IDS = "bulk_ids"
 # Bodies that one change writes, and one script of Redis receives.
 MAX_BATCH_BYTES = 4_000_000
+# Messages that are read at once, for several batches, and the actions that this is done for.
+READ_AHEAD = 500
+MAX_READ_AHEAD_ACTIONS = 8
 decode_ids = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
@@ -45,6 +49,39 @@ class BulkScope(Struct, frozen=True):
     access: Access
     target: Queue | None = None
 
+    def reaches_as_much_as(self, other: "BulkScope") -> bool:
+        mine, theirs = self.access, other.access
+        return self.queues == other.queues and (mine.grants, mine.scopes, mine.trusts) == (
+            theirs.grants,
+            theirs.scopes,
+            theirs.trusts,
+        )
+
+
+class ReadAhead(Struct, frozen=True):
+    """Messages that were read for the next batches. Each item checks that its message is as read.
+
+    `start` is the cursor before the first of them, `cursor` the one behind the last.
+    """
+
+    passes: int
+    start: str | None
+    scope: BulkScope
+    records: Sequence[Record]
+    places: Sequence[tuple[Source, Position]]
+    cursor: str | None
+
+    def fits(self, action: BulkAction, scope: BulkScope) -> bool:
+        return (self.passes, self.start) == (
+            action.passes,
+            action.cursor,
+        ) and self.scope.reaches_as_much_as(scope)
+
+    def drop(self, count: int, cursor: str) -> "ReadAhead":
+        return replace(
+            self, start=cursor, records=self.records[count:], places=self.places[count:]
+        )
+
 
 def make_name(tenant: str, id: int) -> str:
     return f"{tenant}/{id:012d}"
@@ -57,6 +94,8 @@ class BulkReader:
         self.credentials = Credentials(store)
         # How many messages the next batch may have.
         self.batch = MAX_BATCH
+        # By the name of the action.
+        self.ahead: dict[str, ReadAhead] = {}
 
     async def find_scope(self, action: BulkAction) -> BulkScope:
         """Resolves the rights of the action as they are now. Raises Forbidden."""
@@ -142,17 +181,40 @@ class BulkReader:
     async def read_matching(
         self, action: BulkAction, scope: BulkScope, filter: str, limit: int
     ) -> BulkPage:
+        name = make_name(action.tenant, action.id)
+        ahead = self.ahead.pop(name, None)
+        if ahead is None or not ahead.fits(action, scope):
+            # A rate spreads an action over time, and what was read long ago may have changed.
+            has_room = action.request.rate is None and len(self.ahead) < MAX_READ_AHEAD_ACTIONS
+            count = max(limit, READ_AHEAD) if has_room else limit
+            ahead = await self.search(action, scope, filter, count)
+        if ahead is None:
+            return BulkPage((), over=True)
+        room = min(limit, count_fitting(action, ahead.records))
+        ranks = {at.id: at.key for source, at in ahead.places[:room] if source is Source.READY}
+        if room == len(ahead.records):
+            return BulkPage(ahead.records, ahead.cursor, ranks=ranks, over=ahead.cursor is None)
+        reached = SearchCursor(action.as_of.now, *ahead.places[room - 1]).encode()
+        self.ahead[name] = ahead.drop(room, reached)
+        return BulkPage(ahead.records[:room], reached, ranks=ranks)
+
+    async def search(
+        self, action: BulkAction, scope: BulkScope, filter: str, limit: int
+    ) -> ReadAhead | None:
+        """Reads the next messages that match, or returns None if no queue can match."""
         search = self.make_search(action, scope, filter, limit)
         if search is None:
-            return BulkPage((), over=True)
-        cursor = None if action.cursor is None else decode_cursor(action.cursor)
+            return None
+        start = action.cursor
+        cursor = None if start is None else decode_cursor(start)
         found = await search.run(action.as_of.now, cursor)
-        ranks = {at.id: at.key for source, at in search.places if source is Source.READY}
-        room = count_fitting(action, found.records)
-        if room < len(found.records):
-            reached = SearchCursor(action.as_of.now, *search.places[room - 1])
-            return BulkPage(found.records[:room], reached.encode(), ranks=ranks)
-        return BulkPage(found.records, found.cursor, ranks=ranks, over=found.cursor is None)
+        return ReadAhead(
+            action.passes, start, scope, found.records, tuple(search.places), found.cursor
+        )
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forgets what was read for other actions."""
+        self.ahead = {name: each for name, each in self.ahead.items() if name in names}
 
 
 def make_reveals(access: Access) -> Reveals:
