@@ -17,7 +17,7 @@ from penstock.errors import (
 )
 from penstock.model.bulk import BulkAction, BulkActor, BulkState
 from penstock.model.documents import AuditEntry, acting
-from penstock.model.message import Nack, State
+from penstock.model.message import Draft, Nack, State
 from penstock.rules.access import Key
 from tests.conformance.stage import Stage
 
@@ -268,6 +268,25 @@ async def test_an_action_whose_role_is_deleted_midway_is_paused(stage: Stage) ->
     assert (action.state, action.counts.done) == (BulkState.PAUSED, 2)
     assert (action.reason or "").startswith("forbidden")
     assert len(await stage.drain()) == 3
+
+
+async def test_messages_read_ahead_are_left_alone_once_a_right_is_taken_away(stage: Stage) -> None:
+    await stage.queue("other")
+    credentials = Credentials(stage.store)
+    await credentials.save_role("default", "cleaner", ("manage",))
+    key, _ = await credentials.create_key(Key(id="", name="k", roles=("cleaner",)))
+    for queue in ("default", "other"):
+        await stage.broker.publish_many([Draft(queue=queue)] * 110)
+    bulk = stage.broker.limit_bulk(BulkActor(f"key:{key.id}", key.id))
+    action = await bulk.start("cancel", filter="state:ready")
+    runner = make_runner(stage)
+    await runner.tick()
+    await credentials.save_role("default", "cleaner", ("manage:default",))
+    while action.state is BulkState.RUNNING:
+        runner.due.clear()
+        await runner.tick()
+        action = await stage.broker.bulk.get(action.id)
+    assert (action.state, action.counts.done) == (BulkState.DONE, 110)
 
 
 async def test_an_action_does_not_outlive_its_token(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker import search
 from penstock.errors import InvalidInput
 from penstock.model.message import Draft, Fail, Record
-from penstock.model.scan import Position, Scan, Source
+from penstock.model.scan import Position, Scan, ScanPage, Source
 from penstock.rules.filter_match import make_candidate, matches
 from penstock.rules.filter_parser import parse_filter
 from tests.conformance.acts import SETTLING
@@ -147,6 +147,21 @@ async def test_a_search_ends_after_so_many_bytes(
     page = await stage.admin.search("label.tier:gold")
     assert (page.scanned, page.exact) == (2, False)
     assert len(await search_all(stage, "size:900", limit=50)) == 5
+
+
+async def test_a_message_that_leaves_its_place_meanwhile_is_judged_as_it_is_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.publish()
+    scan = stage.store.scan
+
+    async def scan_and_claim(what: Scan) -> ScanPage:
+        page = await scan(what)
+        await stage.broker.claim("default", consumer="ann")
+        return page
+
+    monkeypatch.setattr(stage.store, "scan", scan_and_claim)
+    assert (await stage.admin.search("state:ready")).records == []
 
 
 async def test_ready_messages_are_found_in_claim_order(stage: Stage) -> None:

@@ -169,7 +169,7 @@ async def save_view(world: World, place: Place, who: Who) -> Ask:
 
 async def delete_view(world: World, place: Place, who: Who) -> Ask:
     name = f"view-{next(world.numbers)}"
-    views = SavedViews(world.store, place.tenant)
+    views = SavedViews(world.store, world.broker(place).admin)
     await views.save(SavedView(name, "state:dead"), scope=place.scope)
     return Ask(f"/v1/views/{name}", None, place.scope)
 

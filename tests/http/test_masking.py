@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.keys import guarded, keyed
-from tests.http.served import Served
+from tests.http.served import Reply, Served
 
 MASK = ["body.card", "headers.token", "result.code", "error"]
 
@@ -85,3 +85,32 @@ def test_a_mask_is_not_got_around_by_who_may_manage(server: Served, operator: Se
     imported = operator.ask("POST", f"/v1/queues/{queue}/import", line).json
     assert (imported["published"], imported["refused"]) == (0, 1), json.dumps(imported)
     assert imported["errors"][0]["code"] == "FIELD_MASKED"
+
+
+def test_a_masked_field_is_not_found_out_by_rules_schemas_and_views(
+    server: Served, operator: Served
+) -> None:
+    queue = server.queue(mask=MASK)
+    server.publish(queue, {"card": "4711", "sum": 5})
+
+    def refuses(answer: Reply) -> bool:
+        return (answer.status, answer.code) == (403, "FIELD_MASKED")
+
+    def try_rule(caller: Served, condition: str) -> Reply:
+        rule = {"queue": queue, "when": condition, "do": [{"set": {"priority": 1}}]}
+        return caller.post("/v1/rules/test", {"rule": rule})
+
+    assert refuses(try_rule(operator, "message.body.card == '4711'"))
+    assert try_rule(operator, "message.body.sum == 5").json["matched"] == 1
+    assert try_rule(server, "message.body.card == '4711'").json["matched"] == 1
+
+    name = f"schema-{queue}"
+    server.post(f"/v1/schemas/{name}", {"schema": {"pattern": "a"}})
+    server.ask("PUT", f"/v1/queues/{queue}/schemas", {"schema": f"{name}@1"})
+    tried = {"schema": {"pattern": "b", "properties": {"card": {"const": "4711"}}}}
+    assert refuses(operator.post(f"/v1/schemas/{name}/check", tried))
+    assert server.post(f"/v1/schemas/{name}/check", tried).json["tested"] == 1
+
+    view = {"filter": f"queue:{queue} body.card:4*"}
+    assert refuses(operator.ask("PUT", f"/v1/views/view-{queue}", view))
+    assert server.ask("PUT", f"/v1/views/view-{queue}", view).status == 200

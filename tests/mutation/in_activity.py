@@ -9,6 +9,8 @@ CHANGES = "tests/unit/test_audit_changes.py"
 ACTIVITY_MUTATIONS = (
     rule("masked_field_is_searched", "rules/masking.py check_filter", "if is_masked(term, entry):",
          "if False:", MASKING),
+    rule("masked_field_is_tried_by_a_rule", "rules/masking.py check_condition",
+         "if field == root and", "if False and", MASKING),
     rule("parent_of_a_mask_is_searched", "rules/masking.py overlap", "strict=False", "strict=True",
          MASKING),
     rule("index_gets_around_a_mask", "rules/masking.py drop_indices", "if not name.isdecimal()", "",

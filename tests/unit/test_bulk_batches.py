@@ -1,9 +1,11 @@
 """How many messages the next batch of a bulk action has."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.bulk.steps import BulkSteps
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
@@ -41,3 +43,19 @@ async def test_a_slow_batch_is_followed_by_a_smaller_one(
         assert stored is not None
         await steps.step(stored, "ann")
         assert steps.reader.batch == MIN_BATCH
+
+
+@pytest.mark.anyio
+async def test_a_rate_counts_from_the_start_of_a_batch(tmp_path: Path) -> None:
+    async with await open_store(f"sqlite:///{tmp_path}/queue.db") as store:
+        broker = Broker(store)
+        await broker.publish_many([Draft()] * 10)
+        await broker.bulk.start("cancel", filter="queue:default", rate=4)
+        runner = BulkRunner(store, broker.directory, "ann")
+        began = time.monotonic()
+        await runner.tick()
+        (due_at,) = runner.due.values()
+        assert due_at >= began + 1.0
+        await runner.tick()
+        (action,) = await broker.bulk.list_actions()
+        assert action.counts.done == 4

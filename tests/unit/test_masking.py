@@ -12,6 +12,7 @@ from penstock.model.queue import Queue, Scope
 from penstock.model.settings import QueueSettings, change
 from penstock.rules.filter_parser import parse_filter
 from penstock.rules.masking import (
+    check_condition,
     check_filter,
     check_new_mask,
     check_unmasked,
@@ -102,17 +103,44 @@ def test_other_fields_are_searched(filter: str) -> None:
     check_filter(parse_filter(filter, 0), [CARD], lambda scope, name: False)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "message.body.card == '4711'",
+        "has(message.body.card)",
+        "message.body['card'].startsWith('4')",
+        "message.body[message.type] == '4711'",
+        "message.body.exists(name, message.body[name] == '4711')",
+        "dyn(message.body).card == '4711'",
+        "message.body.card.number == 4",
+        r"message.body['ca\x72d'] == '4711'",
+        "message.body . card == '4711'",
+    ],
+)
+def test_a_condition_that_reads_a_masked_field_is_refused(condition: str) -> None:
+    with pytest.raises(FieldMasked, match=r"body\.card"):
+        check_condition(condition, [CARD], lambda scope, name: False)
+    check_condition(condition, [CARD], lambda scope, name: True)
+
+
+@pytest.mark.parametrize(
+    "condition", ["", "message.body.sum > 5", "message.body['sum'] > 5", "message.type == 'card'"]
+)
+def test_a_condition_over_other_fields_is_tried(condition: str) -> None:
+    check_condition(condition, [CARD], lambda scope, name: False)
+
+
 def test_a_mask_is_lifted_and_a_masked_body_replaced_only_by_a_caller_who_sees_it() -> None:
     def hides(scope: str, name: str) -> bool:
         return False
 
     check_new_mask(CARD, ("error", "body.card"), hides)
-    check_unmasked(CARD, "headers", hides)
+    check_unmasked(CARD, "headers", "replacing", hides)
     check_new_mask(CARD, (), lambda scope, name: True)
     with pytest.raises(FieldMasked, match=r"body\.card"):
         check_new_mask(CARD, ("body.sum",), hides)
     with pytest.raises(FieldMasked, match=r"body\.card"):
-        check_unmasked(CARD, "body", hides)
+        check_unmasked(CARD, "body", "replacing", hides)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ class BulkRunner:
         if now >= self.listed_at + self.every or min(self.due.values(), default=math.inf) > now:
             await self.list_active()
         for name, due_at in self.due.items():
-            if due_at <= time.monotonic():
-                self.due[name] = time.monotonic() + await self.advance(name)
+            if due_at <= (began := time.monotonic()):
+                self.due[name] = began + await self.advance(name)
         await self.report()
         now = time.monotonic()
         next_at = min([self.listed_at + self.every, *self.due.values()])
@@ -56,13 +56,12 @@ class BulkRunner:
         self.steps.reader.keep_only(names)
 
     async def advance(self, name: str) -> float:
-        """Does one batch. Returns how long the action waits, or the interval if others have it."""
+        """Does one batch. Returns in how many seconds from its start the next one is due."""
         stored = self.known.pop(name, None) or await self.steps.load(name)
         if stored is None or stored.action.state not in UNDERWAY:
             return self.every
         if await self.is_owned_by_another(stored.action):
             return self.every
-        began = time.monotonic()
         before = stored.action.counts.done
         after = await self.steps.step(stored, self.by)
         if after is None:
@@ -72,7 +71,7 @@ class BulkRunner:
         self.done += done
         if after.action.state in UNDERWAY:
             self.known[name] = after
-        return compute_wait(after.action, done, time.monotonic() - began)
+        return compute_interval(after.action, done)
 
     async def is_owned_by_another(self, action: BulkAction) -> bool:
         if action.owner in ("", self.by):
@@ -93,10 +92,10 @@ class BulkRunner:
             await self.steps.save(StoredAction(action, stored.version))
 
 
-def compute_wait(action: BulkAction, done: int, taken: float) -> float:
-    """Returns how long the action waits after a batch, by its rate."""
+def compute_interval(action: BulkAction, done: int) -> float:
+    """Returns the seconds between the starts of a batch and of the next one, by the rate."""
     if action.busy and not done:
         return BUSY_WAIT_S
     if action.request.rate is None or action.state is BulkState.COUNTING:
         return 0.0
-    return max(0.0, done / action.request.rate - taken)
+    return done / action.request.rate

@@ -221,7 +221,7 @@ class Admin(QueueAdmin):
             return await self.edit(message.id, message.body if body is None else body)
         queue = await self.directory.get_by_id(message.queue_id)
         if edited:
-            check_unmasked(queue, "body", self.reveals)
+            check_unmasked(queue, "body", "replacing the body", self.reveals)
         draft = copy_of(message, queue.name, message.body if body is None else body)
         entry = make_accepted_entry(draft, queue)
         if edited:
@@ -237,7 +237,7 @@ class Admin(QueueAdmin):
         """
         record = await self.get(reference, scope=scope)
         queue = await self.directory.get_by_id(record.message.queue_id)
-        check_unmasked(queue, "body", self.reveals)
+        check_unmasked(queue, "body", "replacing the body", self.reveals)
         note_changes({"body": record.message.body}, {"body": body})
         return await replace_message(self.store, self.directory, record, queue, REPLACED, body)
 

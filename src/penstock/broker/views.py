@@ -4,11 +4,14 @@ import msgspec
 from msgspec import Struct
 
 from penstock.broker.documents import decode_document, list_documents
+from penstock.broker.queues import QueueAdmin
+from penstock.broker.search import select_queues
 from penstock.errors import NotFound, Refused
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import Moment
 from penstock.rules.filter_parser import parse_filter
+from penstock.rules.masking import check_filter
 from penstock.rules.validation import check_name, clip
 from penstock.store import Store
 
@@ -26,11 +29,12 @@ class SavedView(Struct, frozen=True):
 
 
 class SavedViews:
-    """The views of one tenant."""
+    """The views of one tenant. A caller cannot save a filter that tests fields masked for it."""
 
-    def __init__(self, store: Store, tenant: str) -> None:
+    def __init__(self, store: Store, admin: QueueAdmin) -> None:
         self.store = store
-        self.tenant = tenant
+        self.admin = admin
+        self.tenant = admin.tenant
 
     def key(self, name: str, scope: str) -> str:
         return f"{self.tenant}/{scope}/{name}"
@@ -43,7 +47,9 @@ class SavedViews:
         """Replaces a view of the same name. Raises InvalidInput if the filter has an error."""
         check_name("view", view.name)
         now = await self.store.now()
-        parse_filter(view.filter, now)
+        node = parse_filter(view.filter, now)
+        queues = select_queues(node, await self.admin.queues(scope=scope))
+        check_filter(node, queues.values(), self.admin.reveals)
         known = await self.list(scope=scope)
         if len(known) >= MAX_VIEWS and view.name not in {each.name for each in known}:
             raise Refused(f"the scope has {MAX_VIEWS} views already; delete one first")

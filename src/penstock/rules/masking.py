@@ -3,6 +3,7 @@
 A queue names the fields in its setting `mask`, such as `body.card` or `headers.authorization`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ FILTER_FIELDS = {
     "result": (),
 }
 Reveals = Callable[[str, str], bool]
+# What a condition reads: a field, and its path up to a call or a computed index.
+STEP = re.compile(r"""\.[A-Za-z_]\w*(?!\w*\s*\()|\["[^"\\]*"\]|\['[^'\\]*'\]|\[\d+\]""")
+READ = re.compile(rf"\b(body|headers|labels|error)\b((?:{STEP.pattern})*)")
 
 
 class MaskedRecord(Struct, frozen=True):
@@ -181,14 +185,34 @@ def mask_result(result: bytes, mask: Sequence[str]) -> bytes:
     return result
 
 
-def check_unmasked(queue: Queue, root: str, reveals: Reveals) -> None:
-    """Raises FieldMasked before a change that would overwrite values the caller cannot see."""
+def check_unmasked(queue: Queue, root: str, action: str, reveals: Reveals) -> None:
+    """Raises FieldMasked before an action that overwrites or tests values the caller cannot see."""
     for entry in list_hidden(queue, reveals):
         if split_mask(entry)[0] == root:
             raise FieldMasked(
-                f"{entry} is masked in queue {queue.name!r}; replacing the {root} needs the right"
-                " 'reveal'"
+                f"{entry} is masked in queue {queue.name!r}; {action} needs the right 'reveal'"
             )
+
+
+def check_condition(condition: str, queues: Iterable[Queue], reveals: Reveals) -> None:
+    """Raises FieldMasked if the condition of a rule reads a masked field of a queue.
+
+    A field whose path is not written out, such as `message.body[key]`, counts as read as a whole.
+    """
+    read = [(found[1], split_steps(found[2])) for found in READ.finditer(condition)]
+    for queue in queues:
+        for entry in list_hidden(queue, reveals):
+            root, masked = split_mask(entry)
+            for field, path in read:
+                if field == root and overlap(path, drop_indices(masked)):
+                    raise FieldMasked(
+                        f"the condition reads {entry}, which is masked in queue {queue.name!r};"
+                        " testing it needs the right 'reveal'"
+                    )
+
+
+def split_steps(path: str) -> list[str]:
+    return drop_indices(step.strip(".[]'\"") for step in STEP.findall(path))
 
 
 def check_new_mask(queue: Queue, mask: Iterable[str], reveals: Reveals) -> None:

@@ -49,13 +49,11 @@ class BulkScope(Struct, frozen=True):
     access: Access
     target: Queue | None = None
 
-    def reaches_as_much_as(self, other: "BulkScope") -> bool:
-        mine, theirs = self.access, other.access
-        return self.queues == other.queues and (mine.grants, mine.scopes, mine.trusts) == (
-            theirs.grants,
-            theirs.scopes,
-            theirs.trusts,
-        )
+    def is_same(self, other: "BulkScope") -> bool:
+        return self.queues == other.queues and self.list_rights() == other.list_rights()
+
+    def list_rights(self) -> tuple[object, ...]:
+        return self.access.grants, self.access.scopes, self.access.trusts
 
 
 class ReadAhead(Struct, frozen=True):
@@ -72,15 +70,11 @@ class ReadAhead(Struct, frozen=True):
     cursor: str | None
 
     def fits(self, action: BulkAction, scope: BulkScope) -> bool:
-        return (self.passes, self.start) == (
-            action.passes,
-            action.cursor,
-        ) and self.scope.reaches_as_much_as(scope)
+        starts_here = (self.passes, self.start) == (action.passes, action.cursor)
+        return starts_here and self.scope.is_same(scope)
 
     def drop(self, count: int, cursor: str) -> "ReadAhead":
-        return replace(
-            self, start=cursor, records=self.records[count:], places=self.places[count:]
-        )
+        return replace(self, start=cursor, records=self.records[count:], places=self.places[count:])
 
 
 def make_name(tenant: str, id: int) -> str:

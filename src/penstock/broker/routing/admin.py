@@ -32,9 +32,10 @@ from penstock.model.routing import (
     Trigger,
 )
 from penstock.model.store_types import Cursor, Query
-from penstock.rules.access import EVERYTHING, Trust
+from penstock.rules.access import EVERYTHING, Right, Trust
 from penstock.rules.cel import get_engine
 from penstock.rules.globs import match_glob
+from penstock.rules.masking import check_condition
 from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_checks import (
     Allows,
@@ -178,6 +179,7 @@ class RuleAdmin:
         """Tries a rule on the last messages of its queues. Nothing is written."""
         rule = parse_rule(given)
         compiled = await self.check(rule)
+        check_condition(rule.when or "", self._list_queues(rule.scope, rule.queue), self._reveals)
         records = await self._read_last(rule.scope, rule.queue, last)
         return try_rule(compiled, self.directory, records)
 
@@ -201,6 +203,9 @@ class RuleAdmin:
                 break
             before = page[-1].message.id
         return found
+
+    def _reveals(self, scope: str, queue: str) -> bool:
+        return self.allows(Right.REVEAL, scope, queue)
 
     def _list_queues(self, scope: str, glob: str) -> Iterable[Queue]:
         for (tenant, in_scope, name), queue in self.directory.by_name.items():

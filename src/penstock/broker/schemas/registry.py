@@ -24,6 +24,7 @@ from penstock.model.schemas import BINDING, SCHEMA, Binding, Compatibility, Sche
 from penstock.model.store_types import Query
 from penstock.rules import validation
 from penstock.rules.globs import match_glob
+from penstock.rules.masking import check_unmasked
 from penstock.rules.schema_compat import Comparison, FieldBreak
 from penstock.rules.schema_draft import infer_schema
 from penstock.rules.schemas import (
@@ -280,16 +281,15 @@ class SchemaRegistry:
     async def _read_bodies(self, queue: str, type: str, scope: str) -> AsyncIterator[bytes]:
         """Reads the last bodies of these types, the newest first."""
         found = await self.admin.queue(queue, scope=scope)
-        before: int | None = None
-        count = size = 0
+        check_unmasked(found, "body", "testing its bodies", self.admin.reveals)
+        before, count, size = None, 0, 0
         while count < MAX_SAMPLES and size < MAX_SAMPLE_BYTES:
             records = await self.store.find(Query((found.id,), before=before, limit=SAMPLE_PAGE))
-            for record in records:
-                before = record.message.id
-                if match_glob(type, record.message.type) and count < MAX_SAMPLES:
-                    count += 1
-                    size += len(record.message.body)
-                    yield record.message.body
+            for message in (record.message for record in records):
+                before = message.id
+                if match_glob(type, message.type) and count < MAX_SAMPLES:
+                    count, size = count + 1, size + len(message.body)
+                    yield message.body
             if len(records) < SAMPLE_PAGE:
                 return
 

@@ -20,7 +20,8 @@ def key() -> None:
     """Manage API keys for servers with --auth.
 
     Built-in roles are producer, worker, viewer, operator, admin and shell. A grant is a right
-    (publish, consume, read, manage, access or shell), optionally limited to queues: consume:mail-*.
+    (publish, consume, read, manage, access, reveal, signal, decide or shell), optionally limited to
+    queues: consume:mail-*.
 
     \b
     penstock key create checkout --role producer

@@ -33,7 +33,7 @@ async def delete_view(call: RequestContext, name: Name) -> None:
 
 def get_views(call: RequestContext, right: Right) -> SavedViews:
     call.check(right, "*")
-    return SavedViews(call.service.store, call.caller.tenant)
+    return SavedViews(call.service.store, call.admin)
 
 
 def make_view(view: SavedView) -> SavedViewView:
