@@ -119,6 +119,7 @@ async def test_messages_are_selected_by_their_ids(stage: Stage) -> None:
     action = await stage.broker.bulk.start("cancel", ids=[*ids[:3], ids[0], 10**9])
     action = await run(stage, action)
     assert (action.counts.done, action.state) == (3, BulkState.DONE)
+    assert action.counts.skipped == {"not found": 1}
     assert await stage.drain() == ids[3:]
 
 

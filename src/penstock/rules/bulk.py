@@ -42,6 +42,7 @@ MAX_BUSY = 1_000
 MAX_PASSES = 20
 CHANGED = "changed since"
 ALREADY = "nothing to do"
+MISSING = "not found"
 UNDERWAY = frozenset({BulkState.COUNTING, BulkState.RUNNING})
 
 

@@ -40,6 +40,8 @@ class BulkPage(Struct, frozen=True):
     position: int = 0
     ranks: Mapping[int, int] = {}
     over: bool = False
+    # Ids without a message that the caller may manage.
+    missing: tuple[int, ...] = ()
 
 
 class BulkScope(Struct, frozen=True):
@@ -152,10 +154,15 @@ class BulkReader:
         seen = [record for record in records if record.message.queue_id in scope.queues]
         room = count_fitting(action, seen)
         if room < len(seen):
-            reached = action.position + batch.index(seen[room - 1].message.id) + 1
-            return BulkPage(seen[:room], position=reached)
+            batch = batch[: batch.index(seen[room - 1].message.id) + 1]
+        known = {record.message.id for record in seen}
         position = action.position + len(batch)
-        return BulkPage(seen, position=position, over=position >= len(ids))
+        return BulkPage(
+            seen[:room],
+            position=position,
+            over=position >= len(ids),
+            missing=tuple(id for id in batch if id not in known),
+        )
 
     def make_search(
         self, action: BulkAction, scope: BulkScope, filter: str, limit: int

@@ -24,8 +24,10 @@ from penstock.model.scan import Source
 from penstock.model.settings import SHELL_TYPE
 from penstock.rules.access import Access, Right
 from penstock.rules.bulk import (
+    MISSING,
     Decision,
     ItemRefusal,
+    Skip,
     add_skips,
     decide,
     end_pass,
@@ -179,10 +181,12 @@ class BulkSteps:
     def decide_all(
         self, action: BulkAction, scope: BulkScope, page: BulkPage
     ) -> list[tuple[int, Decision]]:
-        return [
+        decided: list[tuple[int, Decision]] = [(id, Skip(MISSING)) for id in page.missing]
+        decided += [
             (record.message.id, self.decide_one(action, scope, page, record))
             for record in page.records
         ]
+        return decided
 
     def decide_one(
         self, action: BulkAction, scope: BulkScope, page: BulkPage, record: Record
