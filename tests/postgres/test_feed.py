@@ -33,6 +33,19 @@ async def test_what_an_open_transaction_has_written_comes_before_what_was_writte
     assert await exported(store) == [*before, open_.id, *after]
 
 
+async def test_the_transaction_that_holds_the_feed_back_is_named(
+    store: PostgresStore, url: str
+) -> None:
+    async with connected(url, application_name="report") as writer:
+        transaction = writer.transaction()
+        await transaction.start()
+        await writer.execute("SELECT txid_current()")
+        pid = writer.get_server_pid()
+        texts = {check.name: check.text for check in await store.examine()}
+        await transaction.rollback()
+    assert texts["transactions"].endswith(f"(pid {pid}, application 'report')")
+
+
 async def test_what_lies_far_apart_is_found(store: PostgresStore, url: str) -> None:
     ids = []
     async with connected(url) as other:

@@ -27,7 +27,7 @@ PAGE_SIZE = 1_000
 MAX_ROWS = 4_000
 # With more rows to count, it rests this many times as long as the tick took: it shares the event
 # loop with a worker or a server, whose work comes first. It hurries once it is late.
-REST_FACTOR, LATE_REST_FACTOR = 29, 9
+REST_FACTOR, LATE_REST_FACTOR = 33, 9
 LATE_S = 30.0
 CURSOR = "agent:historian"
 

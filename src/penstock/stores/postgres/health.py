@@ -11,6 +11,15 @@ from penstock.stores.sql.waiting import check_waits
 
 # A transaction this old (seconds) keeps vacuum from removing dead rows.
 OLD_SNAPSHOT = 300
+# One that writes has an xid, in whichever database of the server. One that idles between two
+# statements has no snapshot. Another user's transaction has no visible start.
+OLDEST_TRANSACTION = """
+SELECT coalesce(extract(epoch FROM now() - xact_start)::int, 0), pid, application_name
+FROM pg_stat_activity
+WHERE pid <> pg_backend_pid()
+    AND (backend_xid IS NOT NULL OR (backend_xmin IS NOT NULL AND datname = current_database()))
+ORDER BY xact_start NULLS LAST LIMIT 1
+"""
 
 
 async def examine(tx: PostgresTransaction, address: PostgresDsn) -> list[Check]:
@@ -18,7 +27,7 @@ async def examine(tx: PostgresTransaction, address: PostgresDsn) -> list[Check]:
         await check_durability(tx, address),
         await check_schema(tx),
         await check_sessions(tx),
-        await check_snapshots(tx),
+        await check_transactions(tx),
         await check_type_index(tx),
         await upkeep.check_leases(tx),
         await upkeep.check_exports(tx),
@@ -61,17 +70,14 @@ async def check_sessions(tx: PostgresTransaction) -> Check:
     return Check("sessions", "settings are in effect")
 
 
-async def check_snapshots(tx: PostgresTransaction) -> Check:
-    row = await tx.connection.fetchrow(
-        "SELECT extract(epoch FROM now() - xact_start)::int, pid, application_name"
-        " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()"
-        " ORDER BY xact_start LIMIT 1"
-    )
-    oldest, pid, application = row or (0, 0, "")
-    if oldest > OLD_SNAPSHOT:
-        by = f"pid {pid}, application {application!r}"
-        return Check("transactions", f"the oldest has been open for {oldest} s ({by})", False)
-    return Check("transactions", f"the oldest has been open for {oldest} s")
+async def check_transactions(tx: PostgresTransaction) -> Check:
+    """Names the oldest transaction that holds back vacuum, or, if it writes, the history."""
+    row = await tx.connection.fetchrow(OLDEST_TRANSACTION)
+    if row is None:
+        return Check("transactions", "no other is open")
+    age, pid, application = row
+    text = f"the oldest has been open for {age} s (pid {pid}, application {application!r})"
+    return Check("transactions", text, age <= OLD_SNAPSHOT)
 
 
 async def check_type_index(tx: PostgresTransaction) -> Check:
