@@ -68,6 +68,10 @@ filter = "type:order.*"
 ttl = 3600
 max_attempts = 2
 start = "earliest"
+[[human_webhook]]
+name = "chat"
+url = "https://example.org/approvals"
+links = true
 [[pattern]]
 name = "refund"
 spec = { title = "Refund order {{order}}?" }
@@ -131,14 +135,14 @@ async def test_a_queue_with_unfinished_messages_refuses_the_whole_change(stage: 
 async def test_a_topology_is_applied_once_and_exported_as_it_is(stage: Stage) -> None:
     topology = stage.broker.topology
     plan = await topology.plan(SHOP)
-    assert [each.step for each in plan.steps] == ["create"] * 14
+    assert [each.step for each in plan.steps] == ["create"] * 15
     assert await stage.store.scope("default", "billing") is None
     assert (await topology.apply(SHOP)).applied
     again = await topology.plan(SHOP)
-    assert (again.steps, again.unchanged, again.changes) == ((), 14, False)
+    assert (again.steps, again.unchanged, again.changes) == ((), 15, False)
     exported = await topology.export("shop")
     assert tomllib.loads(write_toml(exported)) == exported
-    assert (await topology.plan(exported)).unchanged == 14
+    assert (await topology.plan(exported)).unchanged == 15
     await stage.publish(b"{}", queue="orders", labels={"tier": "gold"})
     assert len(await stage.claim("vip")) == 1
     await stage.publish(b"{}", queue="events", type="order.sent")

@@ -14,6 +14,7 @@ from penstock.broker.topology.documents import BindingKind, RuleKind, SchemaKind
 from penstock.broker.topology.features import (
     AlertKind,
     CheckUrl,
+    HumanWebhookKind,
     PatternKind,
     SubscriptionKind,
 )
@@ -45,8 +46,9 @@ from penstock.rules.topology_file import TopologyFile, read_topology
 from penstock.rules.validation import clip
 
 Source: TypeAlias = bytes | str | Mapping[str, Any]
-# Roles and trusts give rights away.
-ACCESS_KINDS = ("role", "trust")
+# They give rights away: a webhook may receive links that decide.
+ACCESS_KINDS = ("role", "trust", "human_webhook")
+NEEDS_ACCESS = "declaring roles, trusts and human webhooks requires the right access"
 UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
@@ -71,7 +73,7 @@ class Topology:
         table: tuple[TopologyKind, ...] = (
             ScopeKind(), QueueKind(), ScheduleKind(), SchemaKind(schemas), BindingKind(),
             SubscriptionKind(), TrustKind(check), RoleKind(check), RuleKind(rules),
-            PatternKind(), AlertKind(check_url),
+            PatternKind(), AlertKind(check_url), HumanWebhookKind(check_url),
         )  # fmt: skip
         self.kinds = {kind.name: kind for kind in table}
 
@@ -233,7 +235,7 @@ class Topology:
 
     def _read(self, kind: str, fields: Mapping[str, Any], scope: str) -> TopologyItem:
         if kind in ACCESS_KINDS and not self.may_give_access:
-            raise Forbidden("declaring roles and trusts requires the right access")
+            raise Forbidden(NEEDS_ACCESS)
         return self.kinds[kind].read(fields, scope)
 
     def _keep_operated(self, target: TargetTopology, stored: StoredTopology) -> None:
@@ -270,4 +272,4 @@ def allow_grants(grants: Sequence[str], scopes: Sequence[str]) -> None:
 
 
 def refuse_grants(grants: Sequence[str], scopes: Sequence[str]) -> None:
-    raise Forbidden("declaring roles and trusts requires the right access")
+    raise Forbidden(NEEDS_ACCESS)

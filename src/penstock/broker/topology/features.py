@@ -1,4 +1,4 @@
-"""Subscriptions, alerts and human patterns of a topology."""
+"""Subscriptions, alerts, patterns of human steps and their webhooks in a topology."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,6 +27,8 @@ from penstock.broker.topology.items import (
     refuse_unknown,
 )
 from penstock.broker.topology.kinds import find_differing
+from penstock.broker.waiting.human_webhooks import STATE as HUMAN_WEBHOOK_STATE
+from penstock.broker.waiting.human_webhooks import check_webhook_name
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.alerts import Alert
 from penstock.model.broadcast import (
@@ -40,6 +42,7 @@ from penstock.model.broadcast import (
 )
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN, HumanPattern
+from penstock.model.human_webhooks import HUMAN_WEBHOOK, HumanWebhook
 from penstock.model.message import MICROS_PER_SECOND
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Cursor
@@ -266,3 +269,59 @@ def make_pattern_item(pattern: HumanPattern, scope: str) -> TopologyItem:
     if pattern.description:
         fields["description"] = pattern.description
     return TopologyItem("pattern", scope, pattern.name, fields)
+
+
+class HumanWebhookKind:
+    """Its letters may have links that decide, so declaring one requires the right access."""
+
+    name = "human_webhook"
+    documents: tuple[str, ...] = (HUMAN_WEBHOOK,)
+    operated: tuple[str, ...] = ()
+
+    def __init__(self, check_url: CheckUrl) -> None:
+        self.check_url = check_url
+
+    def read(self, table: Table, scope: str) -> TopologyItem:
+        refuse_unknown(table, ("name", "url", "links"))
+        webhook = make_human_webhook(table, scope, "default")
+        check_webhook_name(webhook.name)
+        return make_human_webhook_item(webhook)
+
+    def list_stored(self, stored: StoredTopology) -> Iterable[TopologyItem]:
+        for document in stored.documents.get(HUMAN_WEBHOOK, {}).values():
+            yield make_human_webhook_item(decode_document(document, HumanWebhook))
+
+    async def resolve(self, item: TopologyItem, target: TargetTopology) -> TopologyItem:
+        target.check_scope(item.scope)
+        self.check_url("url", item.fields["url"])
+        return item
+
+    async def put(
+        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
+    ) -> None:
+        stored = builder.stored
+        webhook = make_human_webhook(item.fields, item.scope, stored.tenant)
+        name = f"{stored.tenant}/{item.scope}/{item.key}"
+        before = stored.get_document(HUMAN_WEBHOOK, name)
+        created_at = stored.now
+        if before is not None:
+            created_at = decode_document(before, HumanWebhook).created_at
+        builder.save(HUMAN_WEBHOOK, name, replace(webhook, created_at=created_at))
+
+    def drop(self, item: TopologyItem, builder: TopologyBuilder) -> None:
+        name = f"{builder.stored.tenant}/{item.scope}/{item.key}"
+        builder.deleted_documents += [(HUMAN_WEBHOOK, name), (HUMAN_WEBHOOK_STATE, name)]
+
+
+def make_human_webhook(table: Table, scope: str, tenant: str) -> HumanWebhook:
+    try:
+        return msgspec.convert({**table, "scope": scope, "tenant": tenant}, HumanWebhook)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(str(error)) from None
+
+
+def make_human_webhook_item(webhook: HumanWebhook) -> TopologyItem:
+    fields: dict[str, Any] = {"name": webhook.name, "url": webhook.url}
+    if webhook.links:
+        fields["links"] = True
+    return TopologyItem("human_webhook", webhook.scope, webhook.name, fields)

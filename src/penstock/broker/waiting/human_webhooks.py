@@ -39,10 +39,7 @@ class HumanWebhooks:
         self, name: str, url: str, *, links: bool = False, scope: str = "default"
     ) -> HumanWebhook:
         """Sends letters about steps that open from now on. Raises Conflict if the name is taken."""
-        if not NAME.fullmatch(name):
-            raise InvalidInput(
-                f"webhook name {clip(name)} is invalid; use up to 64 letters, digits, . _ or -"
-            )
+        check_webhook_name(name)
         check_url("url", url)
         if len(await list_webhooks(self.store)) >= MAX_WEBHOOKS:
             raise Refused(f"the store has {MAX_WEBHOOKS} webhooks already; delete one first")
@@ -68,6 +65,13 @@ class HumanWebhooks:
         for kind in (OPEN_NOTICE, DONE_NOTICE):
             names = [each.name for each in await list_documents(self.store, kind, f"{key}/")]
             await self.store.delete_documents(kind, names)
+
+
+def check_webhook_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise InvalidInput(
+            f"webhook name {clip(name)} is invalid; use up to 64 letters, digits, . _ or -"
+        )
 
 
 def make_key(webhook: HumanWebhook) -> str:
