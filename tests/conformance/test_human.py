@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.agents.human_reminder import HumanReminder
+from penstock.agents.pruner import Pruner
 from penstock.broker.waiting.inbox import Inbox
 from penstock.errors import AlreadyDecided, Conflict, Forbidden, InvalidInput, NotFound
 from penstock.model.human import HumanPattern
@@ -177,3 +178,19 @@ async def test_decisions_are_counted(stage: Stage) -> None:
     counted = await inbox_of(stage).count()
     assert (counted.open, counted.overdue, counted.choices) == (1, 1, {"approve": 1})
     assert counted.median_seconds is not None
+
+
+async def test_the_state_of_a_removed_step_is_deleted(stage: Stage) -> None:
+    inbox = inbox_of(stage)
+    kept, removed = [await request(stage) for _ in range(2)]
+    for id in (kept, removed):
+        await inbox.claim(id, ANN)
+    assert len(await stage.store.documents("inbox")) == 2
+    await inbox.decide(removed, ANN, "approve")
+    agent = HumanReminder(stage.store, stage.broker.directory, "test")
+    await agent.tick()
+    assert len(await stage.store.documents("inbox")) == 2
+    await stage.travel(8 * 86_400)
+    await Pruner(stage.store, stage.broker.directory, "test").tick()
+    await agent.tick()
+    assert [each.name for each in await stage.store.documents("inbox")] == [str(kept)]

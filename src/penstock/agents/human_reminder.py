@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.waiting.inbox import Inbox
+from penstock.broker.waiting.inbox import STATE, Inbox
 from penstock.errors import Conflict, NotFound
 from penstock.model.message import NEVER, Moment
 from penstock.model.queue import HUMAN, Queue
@@ -32,6 +32,8 @@ class HumanReminder:
         self.due: list[tuple[Moment, int, int]] = []
         self.known: set[int] = set()
         self.reread_at: Moment = 0
+        # The last document that was looked at for its message.
+        self.forgotten_to = ""
 
     async def tick(self) -> float:
         queues = [queue for queue in await self.directory.list_queues() if queue.name == HUMAN]
@@ -42,9 +44,20 @@ class HumanReminder:
             self.known.clear()
             self.due.clear()
             self.reread_at = now + int(REREAD_S * 1_000_000)
+            await self._forget_removed()
         for queue in queues:
             await self._find_new(queue, now)
         return await self._act_on_due({queue.id: queue for queue in queues}, now)
+
+    async def _forget_removed(self) -> None:
+        """Deletes the states of some steps that retention has removed, on with each call."""
+        page = await self.store.documents(STATE, self.forgotten_to, PAGE)
+        self.forgotten_to = page[-1].name if len(page) == PAGE else ""
+        ids = [int(each.name) for each in page]
+        stored = {record.message.id for record in await self.store.get_many(ids)} if ids else set()
+        gone = [str(id) for id in ids if id not in stored]
+        if gone:
+            await self.store.delete_documents(STATE, gone)
 
     async def _find_new(self, queue: Queue, now: Moment) -> None:
         """Reads the newest steps down to a known one."""
