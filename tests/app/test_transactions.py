@@ -12,13 +12,22 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock import Draft, Penstock
+from penstock import Draft, Penstock, chain, group
 from penstock.app.task import Task
-from penstock.errors import InvalidInput, InvalidState, QueueFull, StoreBusy, StoreError
+from penstock.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidState,
+    NotFound,
+    QueueFull,
+    StoreBusy,
+    StoreError,
+)
 from penstock.model.message import State
 from penstock.stores.sqlite import connection
 from penstock.stores.sqlite.notifier import SocketNotifier
 from tests.app.scenes import CAP, until, working
+from tests.local import local
 
 Open = Callable[..., sqlite3.Connection]
 
@@ -373,3 +382,73 @@ async def test_another_coroutine_waits_instead_of_being_refused(path: Path) -> N
         _, id = await asyncio.gather(hold(), enqueue())
     assert id == 3
     await app.aclose()
+
+
+def test_a_workflow_opens_when_the_caller_commits(
+    app: Penstock, send: Task[[str], None], connect: Open
+) -> None:
+    db = connect()
+    with db:
+        db.execute("INSERT INTO orders VALUES ('tea')")
+        with app.workflow("sending", key="k", connection=db) as flow:
+            first = flow.add(send.call("ann"))
+            flow.add(send.call("bob"), after=first)
+        assert stored(app) == 0
+        assert app.run(look(app)) == 0
+    assert stored(app) == 2
+    assert flow.view().states == (State.READY, State.SCHEDULED)
+    again = chain(send.call("ann"), send.call("bob")).build("sending", "k").start()
+    assert (again.duplicate, again.ids) == (True, flow.ids)
+
+
+async def look(app: Penstock) -> int:
+    return (await local(await app.broker()).store.look()).seen
+
+
+def test_a_workflow_never_was_if_the_caller_rolls_back(
+    app: Penstock, send: Task[[str], None], connect: Open
+) -> None:
+    db = connect()
+    db.execute("INSERT INTO orders VALUES ('tea')")
+    flow = chain(send.call("ann"), send.call("bob")).enqueue(key="k", connection=db)
+    db.rollback()
+    assert stored(app) == 0
+    with pytest.raises(NotFound):
+        flow.view()
+    assert not chain(send.call("ann"), send.call("bob")).enqueue(key="k").duplicate
+
+
+def test_a_second_workflow_with_the_key_of_the_transaction_is_refused(
+    app: Penstock, send: Task[[str], None], connect: Open
+) -> None:
+    db = connect()
+    chain(send.call("ann")).enqueue(key="k", connection=db)
+    with pytest.raises(Conflict):
+        chain(send.call("ann")).enqueue(key="k", connection=db)
+    db.commit()
+    assert stored(app) == 1
+
+
+def test_a_workflow_in_a_transaction_has_at_most_1000_nodes(
+    app: Penstock, send: Task[[str], None], connect: Open
+) -> None:
+    db = connect()
+    with pytest.raises(InvalidInput, match="1,001 nodes"):
+        group(*[send.call("ann")] * 1_001).enqueue(connection=db)
+    assert len(group(*[send.call("ann")] * 1_000).enqueue(connection=db).ids) == 1_000
+    db.commit()
+    assert app.run(count(app)) == 1_000
+
+
+async def count(app: Penstock) -> int:
+    return sum((await (await app.broker()).depths()).values())
+
+
+def test_a_workflow_needs_a_transaction(
+    app: Penstock, send: Task[[str], None], connect: Open
+) -> None:
+    db = connect(isolation_level=None)
+    with pytest.raises(InvalidInput, match="begin a transaction first"):
+        chain(send.call("ann")).enqueue(connection=db)
+    with pytest.raises(InvalidInput, match="to the workflow"):
+        chain(send.options(connection=db).call("ann")).enqueue()

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.agents.workflow_follower import WorkflowFollower
-from penstock.broker.waiting.workflows import UNKNOWN, Workflows, with_ids
+from penstock.broker.waiting.workflow_start import UNKNOWN, with_ids
+from penstock.broker.waiting.workflows import Workflows
 from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
 from penstock.model.message import Draft, Fail, SettleReject, State
 from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState

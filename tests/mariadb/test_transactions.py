@@ -11,10 +11,11 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from penstock import Context, Penstock
+from penstock import Context, Penstock, chain
 from penstock.app.task import AsyncTask
 from penstock.errors import InvalidInput
 from penstock.model.message import Dedup, State, Verb
+from penstock.model.workflow import WorkflowState
 from tests.app.scenes import until, working
 from tests.local import local
 from tests.servers.mariadb import MariaDB, place
@@ -266,3 +267,38 @@ async def test_a_rollback_that_nobody_mentions_is_a_nack(app: Penstock, url: str
         await until(lambda: worker.settled == 1)
     record = await (await app.broker()).admin.get(job.id)
     assert [(row.verb, row.reason) for row in record.timeline] == [(Verb.NACK, "ROLLED_BACK")]
+
+
+@caller
+async def test_a_workflow_opens_when_the_caller_commits(
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
+) -> None:
+    async with caller(url) as connection:
+        flow = await chain(send.call("ann"), send.call("bob")).aenqueue(
+            key="k", connection=connection
+        )
+        assert await stored(app) == 0
+        assert (await local(await app.broker()).store.look()).seen == 0
+    assert (orders(url), await stored(app)) == (1, 2)
+    assert (await flow.aview()).states == (State.READY, State.SCHEDULED)
+    async with working(app), app.agents(await app.broker()):
+        assert await flow.await_end(60) is WorkflowState.COMPLETED
+
+
+@caller
+async def test_a_workflow_never_was_if_the_caller_rolls_back(
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
+) -> None:
+    async def start_in_vain() -> None:
+        async with caller(url) as connection:
+            await chain(send.call("ann"), send.call("bob")).aenqueue(key="k", connection=connection)
+            raise RollBack
+
+    with pytest.raises(RollBack):
+        await start_in_vain()
+    assert (orders(url), await stored(app)) == (0, 0)
+    store = local(await app.broker()).store
+    kinds = ("workflow", "open_workflow", "workflow_key")
+    assert [await store.documents(kind) for kind in kinds] == [[], [], []]
+    again = await chain(send.call("ann"), send.call("bob")).aenqueue(key="k")
+    assert not again.duplicate

@@ -4,14 +4,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.waiting.workflows import (
-    NODE_HEADER,
-    OPEN,
-    UNKNOWN,
-    Workflows,
-    has_ids,
-    with_ids,
-)
+from penstock.broker.waiting.workflow_start import NODE_HEADER, OPEN, UNKNOWN, with_ids
+from penstock.broker.waiting.workflows import Workflows, has_ids
 from penstock.errors import NotFound
 from penstock.model.message import MICROS_PER_SECOND, Moment, State
 from penstock.model.store_types import Query

@@ -20,6 +20,7 @@ from penstock.model.settings import change
 from penstock.model.settings import get_preset as settings_of
 from penstock.model.store_types import Entry, Published
 from penstock.model.waiting import SignalAnswer
+from penstock.model.workflow import PreparedWorkflow
 from penstock.portal import Portal
 from penstock.worker.codec import Values
 
@@ -143,14 +144,34 @@ class Enqueuer:
     async def admit(self, connection: Any, drafts: Sequence[Draft]) -> Admitted:
         """Prepares an enqueue on the caller's connection, without writing."""
         broker = await self.broker()
-        for name in {draft.queue for draft in drafts}:
+        await self.ensure_queues_outside(broker, connection, {draft.queue for draft in drafts})
+        return broker, [await broker.admit(draft, scope=self.scope) for draft in drafts]
+
+    async def ensure_queues_outside(
+        self, broker: BrokerInterface, connection: Any, names: set[str]
+    ) -> None:
+        """Creates missing queues, unless the caller's transaction blocks that."""
+        for name in names:
             if await self.is_missing(broker, name) and broker.in_transaction(connection):
                 raise InvalidState(
                     f"queue {name!r} does not exist and cannot be created inside your transaction;"
                     " call app.setup() before, or run penstock migrate MODULE:APP"
                 )
-        await self.ensure_queues(broker, {draft.queue for draft in drafts})
-        return broker, [await broker.admit(draft, scope=self.scope) for draft in drafts]
+        await self.ensure_queues(broker, names)
+
+    async def prepare_workflow(self, flow: Flow) -> tuple[BrokerInterface, PreparedWorkflow]:
+        """Prepares a workflow that starts on the caller's connection, without writing."""
+        broker = await self.broker()
+        queues = {node.draft.queue for node in flow.nodes}
+        await self.ensure_queues_outside(broker, flow.connection, queues)
+        prepared = await broker.workflows.prepare(
+            flow.name, flow.nodes, key=flow.key, scope=self.scope
+        )
+        return broker, prepared
+
+    def note_transaction(self, broker: BrokerInterface, connection: Any) -> None:
+        """Remembers the caller's connection, to refuse a plain enqueue that would block."""
+        caller_transaction.set((self.url, broker, connection))
 
     def publish_on(
         self,
@@ -164,7 +185,7 @@ class Enqueuer:
             self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
             for call, entry in zip(calls, entries, strict=True)
         ]
-        caller_transaction.set((self.url, broker, connection))
+        self.note_transaction(broker, connection)
         return jobs
 
     async def apublish_on(
@@ -180,7 +201,7 @@ class Enqueuer:
             )
             for call, entry in zip(calls, entries, strict=True)
         ]
-        caller_transaction.set((self.url, broker, connection))
+        self.note_transaction(broker, connection)
         return jobs
 
     def refuse_open_transaction(self) -> None:
@@ -195,11 +216,12 @@ class Enqueuer:
             )
         caller_transaction.set(None)
 
-    def workflow(self, name: str, *, key: str | None = None) -> Flow:
+    def workflow(self, name: str, *, key: str | None = None, connection: object = None) -> Flow:
         """Builds a workflow of tasks that wait for each other. It starts when its `with` block
-        ends; with a key, once while it is stored.
+        ends; with a key, once while it is stored. With a `connection`, it starts in that
+        connection's transaction.
         """
-        return Flow(self, name, key)
+        return Flow(self, name, key, connection)
 
     def publish(self, message: Any, type: str = "message", **choices: Unpack[Choices]) -> Published:
         """Publishes a message for subscribers: a Draft, bytes, or a value that is sent as JSON.
@@ -212,7 +234,7 @@ class Enqueuer:
             self.refuse_open_transaction()
             return self.run(self.publish_draft(draft))
         broker, (entry,) = self.run(self.admit(options.connection, [draft]))
-        caller_transaction.set((self.url, broker, options.connection))
+        self.note_transaction(broker, options.connection)
         return broker.publish_on(options.connection, draft, entry, wake=options.wake)
 
     async def apublish(
@@ -224,7 +246,7 @@ class Enqueuer:
             self.refuse_open_transaction()
             return await self.publish_draft(draft)
         broker, (entry,) = await self.admit(options.connection, [draft])
-        caller_transaction.set((self.url, broker, options.connection))
+        self.note_transaction(broker, options.connection)
         return await broker.apublish_on(options.connection, draft, entry, wake=options.wake)
 
     async def publish_draft(self, draft: Draft) -> Published:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.app.job import Job
 from penstock.app.task import Call
 from penstock.errors import InvalidInput, InvalidState
-from penstock.model.workflow import AfterPolicy, NodeDraft, OnDead, WorkflowState, WorkflowView
+from penstock.model.workflow import (
+    AfterPolicy,
+    NodeDraft,
+    OnDead,
+    WorkflowStart,
+    WorkflowState,
+    WorkflowView,
+)
 
 if TYPE_CHECKING:
     from penstock.app.enqueue import Enqueuer
@@ -35,13 +42,18 @@ class FlowNode(Generic[R]):
 class Flow:
     """Collects tasks and starts them together. As a context manager it starts at the end.
 
-    The start is one durable step: all tasks are enqueued or none.
+    The start is one durable step: all tasks are enqueued or none. With a connection, it is part of
+    the caller's transaction.
     """
 
-    def __init__(self, app: "Enqueuer", name: str, key: str | None = None) -> None:
+    def __init__(
+        self, app: "Enqueuer", name: str, key: str | None = None, connection: object = None
+    ) -> None:
         self.app = app
         self.name = name
         self.key = key
+        # The caller's connection, whose transaction the workflow starts in.
+        self.connection = connection
         self.nodes: list[NodeDraft] = []
         self.id = ""
         self.ids: tuple[int, ...] = ()
@@ -67,7 +79,7 @@ class Flow:
         if self.id:
             raise InvalidState(f"workflow {self.name!r} has started already")
         if call.connection is not None:
-            raise InvalidInput("tasks of a workflow cannot use a connection of the caller")
+            raise InvalidInput("give the connection to the workflow, not to its tasks")
         parents = [after] if isinstance(after, FlowNode) else list(after)
         for parent in parents:
             if parent.flow is not self:
@@ -86,20 +98,45 @@ class Flow:
 
     async def astart(self) -> Self:
         """Enqueues all tasks in one durable step."""
+        self._refuse_repeated()
+        if self._joins_transaction():
+            broker, prepared = await self.app.prepare_workflow(self)
+            started = await broker.workflows.astart_on(self.connection, prepared)
+            self.app.note_transaction(broker, self.connection)
+            return self._note_start(started)
+        self.app.refuse_open_transaction()
+        return await self._start_alone()
+
+    def start(self) -> Self:
+        """Does the same as `astart`, for sync code."""
+        self._refuse_repeated()
+        if self._joins_transaction():
+            broker, prepared = self.app.run(self.app.prepare_workflow(self))
+            started = broker.workflows.start_on(self.connection, prepared)
+            self.app.note_transaction(broker, self.connection)
+            return self._note_start(started)
+        self.app.refuse_open_transaction()
+        return self.app.run(self._start_alone())
+
+    def _refuse_repeated(self) -> None:
         if self.id:
             raise InvalidState(f"workflow {self.name!r} has started already")
+
+    def _joins_transaction(self) -> bool:
+        """False in a simulation, which has a store of its own."""
+        return self.connection is not None and self.app.connections.simulated is None
+
+    async def _start_alone(self) -> Self:
         broker = await self.app.broker()
         await self.app.ensure_queues(broker, {node.draft.queue for node in self.nodes})
         started = await broker.workflows.start(
             self.name, self.nodes, key=self.key, scope=self.app.scope
         )
+        return self._note_start(started)
+
+    def _note_start(self, started: WorkflowStart) -> Self:
         self.id, self.ids, self.duplicate = started.id, started.ids, started.duplicate
         return self
-
-    def start(self) -> Self:
-        """Does the same as `astart`, for sync code."""
-        self.app.refuse_open_transaction()
-        return self.app.run(self.astart())
 
     async def aview(self) -> WorkflowView:
         return await (await self.app.broker()).workflows.get(self.id, scope=self.app.scope)
@@ -166,18 +203,18 @@ class CallChain:
             raise InvalidInput("a chain needs at least one task")
         self.calls = calls
 
-    def build(self, name: str = "chain", key: str | None = None) -> Flow:
-        flow = Flow(find_app(self.calls), name, key)
+    def build(self, name: str = "chain", key: str | None = None, connection: object = None) -> Flow:
+        flow = Flow(find_app(self.calls), name, key, connection)
         last: FlowNode[Any] | None = None
         for call in self.calls:
             last = flow.add(call, after=() if last is None else last)
         return flow
 
-    def enqueue(self, *, key: str | None = None) -> Flow:
-        return self.build(key=key).start()
+    def enqueue(self, *, key: str | None = None, connection: object = None) -> Flow:
+        return self.build(key=key, connection=connection).start()
 
-    async def aenqueue(self, *, key: str | None = None) -> Flow:
-        return await self.build(key=key).astart()
+    async def aenqueue(self, *, key: str | None = None, connection: object = None) -> Flow:
+        return await self.build(key=key, connection=connection).astart()
 
 
 class CallGroup:
@@ -197,21 +234,21 @@ class CallGroup:
         """An empty group is done at once."""
         return CallGroup(self.calls, call, policy)
 
-    def build(self, name: str = "group", key: str | None = None) -> Flow:
+    def build(self, name: str = "group", key: str | None = None, connection: object = None) -> Flow:
         calls = [*self.calls, *([] if self.last is None else [self.last])]
         if not calls:
             raise InvalidInput("an empty group needs a task that follows it")
-        flow = Flow(find_app(calls), name, key)
+        flow = Flow(find_app(calls), name, key, connection)
         nodes = [flow.add(call) for call in self.calls]
         if self.last is not None:
             flow.add(self.last, after=nodes, policy=self.policy)
         return flow
 
-    def enqueue(self, *, key: str | None = None) -> Flow:
-        return self.build(key=key).start()
+    def enqueue(self, *, key: str | None = None, connection: object = None) -> Flow:
+        return self.build(key=key, connection=connection).start()
 
-    async def aenqueue(self, *, key: str | None = None) -> Flow:
-        return await self.build(key=key).astart()
+    async def aenqueue(self, *, key: str | None = None, connection: object = None) -> Flow:
+        return await self.build(key=key, connection=connection).astart()
 
 
 def chain(*calls: Call[Any]) -> CallChain:

@@ -30,11 +30,11 @@ from penstock.wire.fields import to_moment
 from penstock.wire.queues import Stats, Workers
 
 T = TypeVar("T")
+NO_TRANSACTION = "caller transactions are not available over HTTP"
 # Server-side wait in seconds of claims without their own. Stopping workers wait for it.
 HELD = 1.0
 # The smallest extension never shortens a lease, and shows whether it is held.
 MIN_EXTENSION_S = 0.1
-NO_TRANSACTION = "caller transactions are not available over HTTP"
 
 
 class RemoteBroker:

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from penstock.client.transport import Transport
-from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState, WorkflowView
+from penstock.errors import InvalidInput
+from penstock.model.workflow import (
+    NodeDraft,
+    PreparedWorkflow,
+    WorkflowStart,
+    WorkflowState,
+    WorkflowView,
+)
 from penstock.wire.workflows import (
     NewWorkflow,
     WorkflowChanged,
@@ -14,6 +21,8 @@ from penstock.wire.workflows import (
     make_new_node,
     read_workflow,
 )
+
+NO_TRANSACTION = "a workflow cannot join your transaction over HTTP"
 
 
 class RemoteWorkflows:
@@ -46,6 +55,23 @@ class RemoteWorkflows:
             again=key is not None,
         )
         return WorkflowStart(started.id, tuple(map(int, started.messages)), started.duplicate)
+
+    async def prepare(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> PreparedWorkflow:
+        raise InvalidInput(NO_TRANSACTION)
+
+    def start_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart:
+        raise InvalidInput(NO_TRANSACTION)
+
+    async def astart_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart:
+        raise InvalidInput(NO_TRANSACTION)
 
     async def list_summaries(
         self, *, state: WorkflowState | None = None, scope: str = "default"

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.model.message import Draft, Moment, State
+from penstock.model.store_types import Entry
 
 AfterPolicy = Literal["all", "any", "settled"]
 OnDead = Literal["wait", "settle"]
@@ -76,6 +77,14 @@ class WorkflowStart(Struct, frozen=True):
     id: str
     ids: tuple[int, ...]
     duplicate: bool = False
+
+
+class PreparedWorkflow(Struct, frozen=True):
+    """A checked workflow and the entries of its nodes. `found` if its key had started it."""
+
+    flow: Workflow
+    entries: tuple[Entry, ...]
+    found: WorkflowStart | None = None
 
 
 class WorkflowView(Struct, frozen=True):

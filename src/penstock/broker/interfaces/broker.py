@@ -43,7 +43,12 @@ if TYPE_CHECKING:
         Published,
         WorkerInfo,
     )
-    from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowView
+    from penstock.model.workflow import (
+        NodeDraft,
+        PreparedWorkflow,
+        WorkflowStart,
+        WorkflowView,
+    )
     from penstock.outage import Outages
     from penstock.store import Store
 
@@ -195,6 +200,21 @@ class WorkflowsInterface(Protocol):
         correlation_id: str | None = None,
         scope: str = "default",
     ) -> WorkflowStart: ...
+
+    async def prepare(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> PreparedWorkflow:
+        """Checks a workflow that starts in the caller's transaction, without writing."""
+
+    def start_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart: ...
+
+    async def astart_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart: ...
 
     async def get(self, id: str, *, scope: str = "default") -> WorkflowView: ...
 

@@ -1,6 +1,5 @@
 """Workflows: publishes messages that wait for each other, and manages them together."""
 
-import secrets
 from collections.abc import Sequence
 
 import msgspec
@@ -9,41 +8,35 @@ from msgspec.structs import replace
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.dependencies import hold
 from penstock.broker.waiting.live_events import make_event_document, make_workflow_event
-from penstock.errors import Busy, Conflict, IdempotencyConflict, InvalidState, NotFound
+from penstock.broker.waiting.workflow_start import (
+    OPEN,
+    UNKNOWN,
+    WORKFLOW,
+    WorkflowStarter,
+    make_document,
+    make_key,
+    with_ids,
+)
+from penstock.errors import Busy, InvalidState, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import MICROS_PER_SECOND, NEVER, After, Moment, State
+from penstock.model.message import MICROS_PER_SECOND, After, Moment, State
 from penstock.model.store_types import Entry
 from penstock.model.workflow import (
-    NodeDraft,
     Workflow,
-    WorkflowNode,
-    WorkflowStart,
     WorkflowState,
     WorkflowView,
 )
 from penstock.rules import drafts, workflows
 from penstock.rules.items import copy_of
-from penstock.rules.validation import check_text, clip
+from penstock.rules.validation import clip
 from penstock.store import Store
 
-WORKFLOW, OPEN, KEY = "workflow", "open_workflow", "workflow_key"
-NODE_HEADER = "penstock-node"
 PAGE = 1_000
 READ_BATCH = 500
-MAX_NAME = 200
-# The id of a node whose message is being published.
-UNKNOWN = 0
 # An ended workflow is kept as long as messages are by default.
 RETENTION_S = 7 * 86_400
 encode = msgspec.json.Encoder().encode
-
-
-class WorkflowKey(msgspec.Struct, frozen=True):
-    """Which workflow has a key, and which graph it has."""
-
-    id: str
-    digest: str
 
 
 class Workflows:
@@ -53,81 +46,11 @@ class Workflows:
         self.store = store
         self.directory = directory
         self.tenant = tenant
-
-    async def start(
-        self,
-        name: str,
-        nodes: Sequence[NodeDraft],
-        *,
-        key: str | None = None,
-        correlation_id: str | None = None,
-        scope: str = "default",
-    ) -> WorkflowStart:
-        """Publishes all nodes in one step. A key is unique while its workflow is stored."""
-        check_text("name", name, MAX_NAME)
-        workflows.check_graph(nodes)
-        now = await self.store.now()
-        id = f"{now:x}{secrets.token_hex(3)}"
-        flow = Workflow(
-            id=id,
-            name=name,
-            tenant=self.tenant,
-            scope=scope,
-            created_at=now,
-            correlation_id=correlation_id or f"workflow:{id}",
-            key=key or "",
-            digest=workflows.compute_digest(name, nodes),
-            nodes=tuple(make_node(node, UNKNOWN) for node in nodes),
-        )
-        entries = [await self._make_entry(flow, place, node) for place, node in enumerate(nodes)]
-        if key is not None:
-            check_text("key", key, MAX_NAME)
-            if (found := await self._find_key(flow)) is not None:
-                return found
-        return await self._publish(flow, entries)
-
-    async def _publish(self, flow: Workflow, entries: Sequence[Entry]) -> WorkflowStart:
-        created = self._make_document(WORKFLOW, flow, version=0)
-        opened = Document(kind=OPEN, name=self._name(flow.scope, flow.id), body=b"", version=0)
-        guards = [created, opened]
-        if flow.key:
-            holder = encode(WorkflowKey(flow.id, flow.digest))
-            guards.append(
-                Document(kind=KEY, name=self._name(flow.scope, flow.key), body=holder, version=0)
-            )
-        change = Change(guards=tuple(guards), entries=tuple(entries))
-        changed = await self.store.advance(change)
-        if changed is None:
-            if flow.key and (found := await self._find_key(flow)) is not None:
-                return found
-            raise Conflict(f"workflow {flow.name!r} was started by another request; try again")
-        if not changed.written:
-            refused = next(each for each in changed.published if each.code)
-            raise InvalidState(f"workflow {flow.name!r} was refused: {refused.code}")
-        ids = tuple(each.id for each in changed.published)
-        await self.save(with_ids(flow, ids), 1)
-        return WorkflowStart(flow.id, ids)
-
-    async def _find_key(self, flow: Workflow) -> WorkflowStart | None:
-        document = await self.store.document(KEY, self._name(flow.scope, flow.key))
-        if document is None:
-            return None
-        held = msgspec.json.decode(document.body, type=WorkflowKey)
-        if held.digest != flow.digest:
-            raise IdempotencyConflict(
-                f"key {flow.key!r} belongs to workflow {held.id} with another graph"
-            )
-        found, _ = await self.load(held.id, flow.scope)
-        return WorkflowStart(held.id, tuple(node.id for node in found.nodes), duplicate=True)
-
-    async def _make_entry(self, flow: Workflow, place: int, node: NodeDraft) -> Entry:
-        headers = {**(node.draft.headers or {}), NODE_HEADER: str(place)}
-        draft = replace(node.draft, correlation_id=flow.correlation_id, headers=headers)
-        queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
-        if (refusal := drafts.explain_refusal(queue)) is not None:
-            raise refusal
-        self.directory.check_schemas(draft, queue)
-        return hold(drafts.check_and_make_entry(draft, queue), workflows.make_after(node))
+        starter = WorkflowStarter(self)
+        self.start = starter.start
+        self.prepare = starter.prepare
+        self.start_on = starter.start_on
+        self.astart_on = starter.astart_on
 
     # Reading.
 
@@ -220,7 +143,7 @@ class Workflows:
         )
         opened = Document(kind=OPEN, name=self._name(flow.scope, flow.id), body=b"")
         change = Change(
-            guards=(self._make_document(WORKFLOW, again, version=version),),
+            guards=(make_document(again, version=version),),
             saves=(opened,),
             entries=tuple(entries),
         )
@@ -261,14 +184,14 @@ class Workflows:
 
     async def save(self, flow: Workflow, version: int) -> bool:
         """Saves a workflow unless another process has changed it."""
-        document = self._make_document(WORKFLOW, flow, version=version)
+        document = make_document(flow, version=version)
         (saved,) = await self.store.save_documents([document])
         return saved
 
     async def block(self, flow: Workflow, version: int, now: Moment) -> bool:
         """Saves that a workflow is blocked, with its event."""
         change = Change(
-            guards=(self._make_document(WORKFLOW, flow, version=version),),
+            guards=(make_document(flow, version=version),),
             saves=(make_event_document(make_workflow_event(flow, now)),),
         )
         return await self.store.advance(change) is not None
@@ -278,34 +201,16 @@ class Workflows:
         until = now + RETENTION_S * MICROS_PER_SECOND
         saves = [make_event_document(make_workflow_event(flow, now))]
         if flow.key:
-            holder = encode(WorkflowKey(flow.id, flow.digest))
-            name = self._name(flow.scope, flow.key)
-            saves.append(Document(kind=KEY, name=name, body=holder, expires_at=until))
+            saves.append(make_key(flow, expires_at=until))
         change = Change(
-            guards=(self._make_document(WORKFLOW, flow, version=version, expires_at=until),),
+            guards=(make_document(flow, version=version, expires_at=until),),
             saves=tuple(saves),
             deletes=((OPEN, self._name(flow.scope, flow.id)),),
         )
         return await self.store.advance(change) is not None
 
-    def _make_document(
-        self, kind: str, flow: Workflow, *, version: int, expires_at: Moment = NEVER
-    ) -> Document:
-        return Document(
-            kind=kind,
-            name=self._name(flow.scope, flow.id),
-            body=encode(flow),
-            version=version,
-            expires_at=expires_at,
-        )
-
     def _name(self, scope: str, name: str) -> str:
         return f"{self.tenant}/{scope}/{name}"
-
-
-def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
-    nodes = tuple(replace(node, id=id) for node, id in zip(flow.nodes, ids, strict=True))
-    return replace(flow, nodes=nodes)
 
 
 def has_ids(flow: Workflow) -> bool:
@@ -315,19 +220,6 @@ def has_ids(flow: Workflow) -> bool:
 
 def split(ids: Sequence[int]) -> list[Sequence[int]]:
     return [ids[first : first + READ_BATCH] for first in range(0, len(ids), READ_BATCH)]
-
-
-def make_node(node: NodeDraft, id: int) -> WorkflowNode:
-    return WorkflowNode(
-        id=id,
-        queue=node.draft.queue,
-        type=node.draft.type,
-        after=node.after,
-        policy=node.policy,
-        need=node.need,
-        on_dead=node.on_dead,
-        label=node.label,
-    )
 
 
 def decode(document: Document) -> Workflow:

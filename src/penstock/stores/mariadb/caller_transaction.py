@@ -73,7 +73,7 @@ KINDS = driver_adapters.DriverAdapters("asyncmy, PyMySQL or SQLAlchemy", adapt_d
 # No such table, no database chosen.
 ABSENT = (1146, 1046)
 # The caller's snapshot may be old, so these use locking reads to see committed rows.
-CURRENT = frozenset({"dedup_seen", "head", "head_of", "first_in_line"})
+CURRENT = frozenset({"dedup_seen", "head", "head_of", "first_in_line", "document"})
 
 
 class MariaCallerTransaction(caller_transaction.CallerTransaction[MariaDriverConnection], Guarded):

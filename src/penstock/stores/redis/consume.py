@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.errors import InvalidInput
+from penstock.model.changes import Change, Changed
 from penstock.model.message import Flag, State, Verb
 from penstock.model.store_types import (
     DONE,
@@ -74,6 +75,12 @@ class RedisConsume:
         raise self.no_transactions()
 
     async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        raise self.no_transactions()
+
+    def advance_on(self, connection: object, change: Change) -> Changed | None:
+        raise self.no_transactions()
+
+    async def aadvance_on(self, connection: object, change: Change) -> Changed | None:
         raise self.no_transactions()
 
     def in_transaction(self, connection: object) -> bool:

@@ -69,6 +69,8 @@ class RedisStore:
         self.acomplete_on = consume.acomplete_on
         self.save_step_on = consume.save_step_on
         self.asave_step_on = consume.asave_step_on
+        self.advance_on = consume.advance_on
+        self.aadvance_on = consume.aadvance_on
         self.in_transaction = consume.in_transaction
         self.claim = consume.claim
         self.claim_dead = consume.claim_dead

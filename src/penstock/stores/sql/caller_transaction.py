@@ -6,12 +6,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.errors import InvalidInput, LockLost, StoreBusy
+from penstock.model.changes import Change, Changed
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
 from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.driver_adapters import DriverConnection
 from penstock.stores.sql import publish, steps, waiting
 from penstock.stores.sql import settle as settling
+from penstock.stores.sql.advance import advance
 from penstock.stores.sql.transaction import Lockable
 
 C = TypeVar("C", bound=DriverConnection)
@@ -84,6 +86,20 @@ async def save_step_on(inside: Inside, item: StepSave) -> StepSaved:
         if tx.caller.alone:
             raise InvalidInput("begin a transaction first; the step commits with it")
         return await steps.save_step_inside(tx, item)
+
+
+async def advance_on(inside: Inside, change: Change, tell: Tell) -> Changed | None:
+    """Writes documents and messages in the caller's transaction, if the guards of the change hold.
+
+    The keys stay locked until that ends.
+    """
+    async with inside as tx:
+        if tx.caller.alone:
+            raise InvalidInput("begin a transaction first; the workflow commits with it")
+        changed = await advance(tx, change, waiting.publish_holding, None)
+        if tx.woken:
+            await tx.tell_at_commit(tell)
+        return changed
 
 
 @asynccontextmanager

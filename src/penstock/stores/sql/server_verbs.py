@@ -29,15 +29,15 @@ from penstock.model.store_types import (
 from penstock.model.uniform_batch import are_plain, find_uniform
 from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
-from penstock.stores.sql import caller_transaction, messages, publish, steps, upkeep, waiting
+from penstock.stores.sql import messages, publish, steps, upkeep, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance
+from penstock.stores.sql.caller_verbs import CallerVerbs
 from penstock.stores.sql.database import ServerDatabase, TransactionConflict, Work
 from penstock.stores.sql.dialect import Locked, ServerDialect
 from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.publish import StoreTransaction
 from penstock.stores.sql.settle import BUSY
-from penstock.stores.sql.transaction import finish
 
 P = ParamSpec("P")
 Item = TypeVar("Item")
@@ -49,6 +49,12 @@ class ServerVerbs:
     ) -> None:
         self.database = database
         self.dialect = dialect
+        self.signal_held = dialect.signal_held
+        callers = CallerVerbs(database, dialect)
+        self.enqueue_on, self.aenqueue_on = callers.enqueue_on, callers.aenqueue_on
+        self.complete_on, self.acomplete_on = callers.complete_on, callers.acomplete_on
+        self.save_step_on, self.asave_step_on = callers.save_step_on, callers.asave_step_on
+        self.advance_on, self.aadvance_on = callers.advance_on, callers.aadvance_on
 
     # Producers.
 
@@ -70,39 +76,9 @@ class ServerVerbs:
         except TransactionConflict:
             return [publish.BUSY] * len(entries)
 
-    def enqueue_on(
-        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
-    ) -> list[Published]:
-        tell = self.tell_later if wake else None
-        return finish(caller_transaction.publish_on(self.dialect.inside(connection), entries, tell))
-
-    async def aenqueue_on(
-        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
-    ) -> list[Published]:
-        tell = self.tell_later if wake else None
-        inside = await self.dialect.ainside(connection)
-        return await caller_transaction.publish_on(inside, entries, tell)
-
-    def complete_on(self, connection: object, item: Completion) -> None:
-        finish(caller_transaction.complete_on(self.dialect.inside(connection), item))
-
-    async def acomplete_on(self, connection: object, item: Completion) -> None:
-        await caller_transaction.complete_on(await self.dialect.ainside(connection), item)
-
-    def save_step_on(self, connection: object, item: StepSave) -> StepSaved:
-        return finish(caller_transaction.save_step_on(self.dialect.inside(connection), item))
-
-    async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
-        inside = await self.dialect.ainside(connection)
-        return await caller_transaction.save_step_on(inside, item)
-
     def in_transaction(self, connection: object) -> bool:
         """Always False: an open transaction on a server blocks no other writer."""
         return False
-
-    def tell_later(self, queue_ids: set[int]) -> None:
-        """Notifies waiters; safe from any thread."""
-        self.database.loop.call_soon_threadsafe(self.database.notifier.tell, queue_ids)
 
     # Consumers.
 
@@ -251,8 +227,9 @@ class ServerVerbs:
         return await self.database.write(steps.save_steps, items, self.publish_inside)
 
     async def steps(self, id: int) -> StepLog:
-        rows = await self.database.fetch("steps", {"id": id})
-        return StepLog([steps.make_step(row) for row in rows], await self.dialect.now())
+        rows = await self.database.fetch("steps_dated", {"id": id})
+        now = rows[0][0] if rows else await self.dialect.now()
+        return StepLog([steps.make_step(row[1:]) for row in rows], now)
 
     async def signals(self, id: int) -> list[StoredSignal]:
         return steps.make_signals(await self.database.fetch("signals", {"id": id}))

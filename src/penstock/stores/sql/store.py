@@ -72,6 +72,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.acomplete_on = hot.acomplete_on
         self.save_step_on = hot.save_step_on
         self.asave_step_on = hot.asave_step_on
+        self.advance_on = hot.advance_on
+        self.aadvance_on = hot.aadvance_on
         self.save_steps = hot.save_steps
         self.steps = hot.steps
         self.signals = hot.signals

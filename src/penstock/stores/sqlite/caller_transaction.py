@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from penstock.errors import InvalidInput, LockLost, StoreBusy
+from penstock.model.changes import Change, Changed
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
 from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.driver_adapters import CallerConnection, DriverAdapters
+from penstock.stores.sql import advance as advancing
 from penstock.stores.sql.settle import complete_one
 from penstock.stores.sql.steps import save_step_inside
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import refuse_newer, translate_error
-from penstock.stores.sqlite.publish import publish_holding
+from penstock.stores.sqlite.publish import publish_atomic, publish_holding
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import Work
 
@@ -133,6 +135,18 @@ def save_step(connection: sqlite3.Connection, path: str, now: Moment, item: Step
                 raise InvalidInput("begin a transaction first; the step commits with it")
             db.execute("BEGIN IMMEDIATE")
         return run_in_savepoint(db, now, save_step_inside, item)
+
+
+def advance(
+    connection: sqlite3.Connection, path: str, now: Moment, change: Change
+) -> Changed | None:
+    """Writes documents and messages in the caller's transaction, if its guards hold."""
+    with use_connection(connection, path) as db:
+        if not db.in_transaction:
+            if is_autocommit(db):
+                raise InvalidInput("begin a transaction first; the workflow commits with it")
+            db.execute("BEGIN IMMEDIATE")
+        return run_in_savepoint(db, now, advancing.advance, change, publish_atomic, None)
 
 
 @contextmanager

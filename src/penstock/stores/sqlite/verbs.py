@@ -24,7 +24,14 @@ from penstock.model.store_types import (
     Published,
     Sweep,
 )
-from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
+from penstock.model.waiting import (
+    SignalAnswer,
+    SignalDraft,
+    StepLog,
+    StepSave,
+    StepSaved,
+    StoredSignal,
+)
 from penstock.stores.sql import look, messages, queues, steps, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
@@ -86,6 +93,17 @@ class SqliteVerbs:
     async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
         return await (await ADAPTERS.adapt_async(connection)).arun(self.saving(item))
 
+    def advance_on(self, connection: object, change: Change) -> Changed | None:
+        return ADAPTERS.adapt(connection).run(self.advancing(change))
+
+    async def aadvance_on(self, connection: object, change: Change) -> Changed | None:
+        return await (await ADAPTERS.adapt_async(connection)).arun(self.advancing(change))
+
+    def advancing(self, change: Change) -> Callable[[sqlite3.Connection], Changed | None]:
+        self.database.refuse_replaced()
+        path, now = self.database.path, self.database.clock()
+        return lambda db: caller_transaction.advance(db, path, now, change)
+
     def saving(self, item: StepSave) -> Callable[[sqlite3.Connection], StepSaved]:
         self.database.refuse_replaced()
         path, now = self.database.path, self.database.clock()
@@ -142,6 +160,9 @@ class SqliteVerbs:
 
     async def steps(self, id: int) -> StepLog:
         return self.database.look_now(steps.steps, id)
+
+    async def signal_held(self, draft: SignalDraft) -> SignalAnswer | None:
+        return None
 
     async def signals(self, id: int) -> list[StoredSignal]:
         return self.database.look_now(steps.signals, id)
@@ -235,7 +256,8 @@ async def finalize_completed(tx: SqliteTransaction, flagged: Iterable[tuple[int,
         else:
             await finalize(tx, id, flags, State.COMPLETED)
     if awaited:
-        await tx.run("nudge_awaiting_all", ids=tx.listed(awaited))
+        held = {id for (id,) in await tx.all("settle_awaited", ids=tx.listed(awaited))}
+        await tx.run("nudge_settled", ids=tx.listed(sorted(held)))
 
 
 async def complete_alone(tx: SqliteTransaction, item: Completion) -> Answer:

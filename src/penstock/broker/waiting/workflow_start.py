@@ -1,0 +1,221 @@
+"""Starts workflows: publishes all nodes in one step, also in the caller's transaction."""
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.broker.waiting.dependencies import hold
+from penstock.errors import Conflict, IdempotencyConflict, InvalidInput, InvalidState
+from penstock.model.changes import Change, Changed
+from penstock.model.documents import Document
+from penstock.model.message import NEVER, Moment
+from penstock.model.store_types import Entry
+from penstock.model.workflow import (
+    NodeDraft,
+    PreparedWorkflow,
+    Workflow,
+    WorkflowNode,
+    WorkflowStart,
+)
+from penstock.rules import drafts, workflows
+from penstock.rules.validation import check_text
+
+if TYPE_CHECKING:
+    from penstock.broker.waiting.workflows import Workflows
+
+WORKFLOW, OPEN, KEY = "workflow", "open_workflow", "workflow_key"
+NODE_HEADER = "penstock-node"
+MAX_NAME = 200
+# A larger workflow would hold the locks of the caller's transaction for too long.
+MAX_NODES_INSIDE = 1_000
+# The id of a node whose message is being published.
+UNKNOWN = 0
+encode = msgspec.json.Encoder().encode
+
+
+class WorkflowKey(msgspec.Struct, frozen=True):
+    """Which workflow has a key, and which graph it has."""
+
+    id: str
+    digest: str
+
+
+class WorkflowStarter:
+    def __init__(self, service: "Workflows") -> None:
+        self.service = service
+        self.store = service.store
+        self.directory = service.directory
+        self.tenant = service.tenant
+
+    async def start(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> WorkflowStart:
+        """Publishes all nodes in one step. A key is unique while its workflow is stored."""
+        prepared = await self.prepare(
+            name, nodes, key=key, correlation_id=correlation_id, scope=scope
+        )
+        return prepared.found or await self._publish(prepared)
+
+    async def prepare(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> PreparedWorkflow:
+        """Checks a workflow, without writing."""
+        check_text("name", name, MAX_NAME)
+        workflows.check_graph(nodes)
+        now = await self.store.now()
+        id = f"{now:x}{secrets.token_hex(3)}"
+        flow = Workflow(
+            id=id,
+            name=name,
+            tenant=self.tenant,
+            scope=scope,
+            created_at=now,
+            correlation_id=correlation_id or f"workflow:{id}",
+            key=key or "",
+            digest=workflows.compute_digest(name, nodes),
+            nodes=tuple(make_node(node, UNKNOWN) for node in nodes),
+        )
+        entries = [await self._make_entry(flow, place, node) for place, node in enumerate(nodes)]
+        found = None
+        if key is not None:
+            check_text("key", key, MAX_NAME)
+            found = await self._find_key(flow)
+        return PreparedWorkflow(flow, tuple(entries), found)
+
+    def start_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart:
+        """Starts a prepared workflow when the caller commits."""
+        if prepared.found is not None:
+            return prepared.found
+        changed = self.store.advance_on(connection, self._make_inside(prepared))
+        flow = number_nodes(prepared.flow, changed)
+        self.store.advance_on(connection, Change(guards=(make_document(flow, version=1),)))
+        return make_start(flow)
+
+    async def astart_on(self, connection: object, prepared: PreparedWorkflow) -> WorkflowStart:
+        """Does the same on an async connection."""
+        if prepared.found is not None:
+            return prepared.found
+        changed = await self.store.aadvance_on(connection, self._make_inside(prepared))
+        flow = number_nodes(prepared.flow, changed)
+        numbered = Change(guards=(make_document(flow, version=1),))
+        await self.store.aadvance_on(connection, numbered)
+        return make_start(flow)
+
+    def _make_inside(self, prepared: PreparedWorkflow) -> Change:
+        if len(prepared.entries) > MAX_NODES_INSIDE:
+            raise InvalidInput(
+                f"the workflow has {len(prepared.entries):,} nodes; in your own transaction it has"
+                f" at most {MAX_NODES_INSIDE:,}: start it after the commit"
+            )
+        return make_change(prepared)
+
+    async def _publish(self, prepared: PreparedWorkflow) -> WorkflowStart:
+        changed = await self.store.advance(make_change(prepared))
+        if changed is None and prepared.flow.key:
+            found = await self._find_key(prepared.flow)
+            if found is not None:
+                return found
+        flow = number_nodes(prepared.flow, changed)
+        await self.service.save(flow, 1)
+        return make_start(flow)
+
+    async def _find_key(self, flow: Workflow) -> WorkflowStart | None:
+        document = await self.store.document(KEY, name_document(flow, flow.key))
+        if document is None:
+            return None
+        held = msgspec.json.decode(document.body, type=WorkflowKey)
+        if held.digest != flow.digest:
+            raise IdempotencyConflict(
+                f"key {flow.key!r} belongs to workflow {held.id} with another graph"
+            )
+        found, _ = await self.service.load(held.id, flow.scope)
+        return WorkflowStart(held.id, tuple(node.id for node in found.nodes), duplicate=True)
+
+    async def _make_entry(self, flow: Workflow, place: int, node: NodeDraft) -> Entry:
+        headers = {**(node.draft.headers or {}), NODE_HEADER: str(place)}
+        draft = replace(node.draft, correlation_id=flow.correlation_id, headers=headers)
+        queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
+        if (refusal := drafts.explain_refusal(queue)) is not None:
+            raise refusal
+        self.directory.check_schemas(draft, queue)
+        return hold(drafts.check_and_make_entry(draft, queue), workflows.make_after(node))
+
+
+def make_change(prepared: PreparedWorkflow) -> Change:
+    flow = prepared.flow
+    opened = Document(kind=OPEN, name=name_document(flow, flow.id), body=b"", version=0)
+    guards = [make_document(flow, version=0), opened]
+    if flow.key:
+        guards.append(make_key(flow, version=0))
+    return Change(guards=tuple(guards), entries=prepared.entries)
+
+
+def make_key(flow: Workflow, *, version: int | None = None, expires_at: Moment = NEVER) -> Document:
+    return Document(
+        kind=KEY,
+        name=name_document(flow, flow.key),
+        body=encode(WorkflowKey(flow.id, flow.digest)),
+        version=version,
+        expires_at=expires_at,
+    )
+
+
+def make_document(flow: Workflow, *, version: int, expires_at: Moment = NEVER) -> Document:
+    return Document(
+        kind=WORKFLOW,
+        name=name_document(flow, flow.id),
+        body=encode(flow),
+        version=version,
+        expires_at=expires_at,
+    )
+
+
+def name_document(flow: Workflow, name: str) -> str:
+    return f"{flow.tenant}/{flow.scope}/{name}"
+
+
+def number_nodes(flow: Workflow, changed: Changed | None) -> Workflow:
+    """Returns the workflow with the ids of its messages, or raises why it did not start."""
+    if changed is None:
+        raise Conflict(f"workflow {flow.name!r} was started by another request; try again")
+    if not changed.written:
+        refused = next(each for each in changed.published if each.code)
+        raise InvalidState(f"workflow {flow.name!r} was refused: {refused.code}")
+    return with_ids(flow, [each.id for each in changed.published])
+
+
+def make_start(flow: Workflow) -> WorkflowStart:
+    return WorkflowStart(flow.id, tuple(node.id for node in flow.nodes))
+
+
+def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
+    nodes = tuple(replace(node, id=id) for node, id in zip(flow.nodes, ids, strict=True))
+    return replace(flow, nodes=nodes)
+
+
+def make_node(node: NodeDraft, id: int) -> WorkflowNode:
+    return WorkflowNode(
+        id=id,
+        queue=node.draft.queue,
+        type=node.draft.type,
+        after=node.after,
+        policy=node.policy,
+        need=node.need,
+        on_dead=node.on_dead,
+        label=node.label,
+    )
