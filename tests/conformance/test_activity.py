@@ -61,9 +61,10 @@ async def test_past_tells_what_came_before_a_position(stage: Stage) -> None:
 async def test_headings_tell_what_messages_are_about(stage: Stage) -> None:
     told = await stage.completed(type="send", correlation_id="order-7")
     plain = await stage.publish(b"x" * 100_000)
+    queue = (await stage.broker.get_queue("default")).id
     assert await stage.store.headings([told, plain, plain + 1_000, 0, 2**60]) == {
-        plain: Heading("message"),
-        told: Heading("send", "order-7"),
+        plain: Heading("message", queue_id=queue),
+        told: Heading("send", "order-7", queue),
     }
     assert await stage.store.headings([]) == {}
 

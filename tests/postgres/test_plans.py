@@ -77,6 +77,7 @@ WALKS: dict[str, list[str]] = {
     ],
     "complete": [HELD],
     "complete_with_results": [HELD],
+    "complete_awaited": [HELD],
     "free_leases": [HELD],
     "keep_result": [BODY],
     "extend_many": [HELD],
@@ -199,6 +200,7 @@ WALKS: dict[str, list[str]] = {
     "reschedule_held": [DELAYED],
     "resume_held": [DELAYED],
     "step_save_leased": [HELD],
+    "signal_held": [DELAYED, "scheduled by place"],
     "take_held": [DELAYED],
     "wait_counts": [STORY],
 }

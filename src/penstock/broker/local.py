@@ -60,7 +60,7 @@ class Broker(BrokerServices):
         publisher = Publisher(store, self.directory, commits, tenant)
         self._add_publisher(publisher)
         admit = partial(admit_child, publisher, self)
-        self.waits = Waits(store, self.directory, self.admin, admit)
+        self.waits = Waits(store, self.directory, tenant, self.admin, admit)
         self._add_consumer(Consumer(store, self.directory, commits, tenant))
         self.complete_claimed = commits.complete
 

@@ -27,6 +27,7 @@ class Heading(Struct, frozen=True, gc=False):
 
     type: str
     correlation_id: str | None = None
+    queue_id: int = 0
 
 
 class ActivityFacts(Struct, frozen=True, kw_only=True):

@@ -150,6 +150,8 @@ class SignalDraft(Struct, frozen=True, kw_only=True):
     body: bytes
     # A repeated signal with the same key is stored once.
     key: str | None = None
+    # The live event about it, which is stored with it.
+    event: bytes = b""
 
 
 class StoredSignal(Struct, frozen=True, kw_only=True):
@@ -171,6 +173,8 @@ class SignalAnswer(Struct, frozen=True):
     duplicate: bool = False
     code: str | None = None
     state: State | None = None
+    # It has resumed its message, so that no look is needed.
+    resumed: bool = False
 
 
 class HeldEnd(Struct, frozen=True, kw_only=True):

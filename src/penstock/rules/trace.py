@@ -49,7 +49,7 @@ def list_own_events(traced: TracedMessage, queues: Mapping[int, Queue]) -> Itera
     """Yields the publish, the claim and the end of each delivery, and the claim that is open."""
     record, message = traced.record, traced.record.message
     queue = queues[message.queue_id]
-    heading = Heading(message.type, message.meta.correlation_id)
+    heading = Heading(message.type, message.meta.correlation_id, message.queue_id)
     base = ActivityEntry(
         at=message.created_at,
         source="message",

@@ -3,37 +3,28 @@
 import secrets
 
 import msgspec
+from msgspec.structs import replace
 
-from penstock.broker.queue_cache import QueueCache
+from penstock.model.activity import Heading
 from penstock.model.documents import Document
 from penstock.model.live_events import Audience, LiveEvent
-from penstock.model.message import MICROS_PER_SECOND, Moment
-from penstock.model.queue import HUMAN
+from penstock.model.message import Moment
+from penstock.model.queue import HUMAN, Queue
+from penstock.model.waiting import SignalDraft
 from penstock.model.workflow import Workflow, WorkflowState
 from penstock.rules.events import SIGNAL_RECEIVED, WORKFLOW_BLOCKED, WORKFLOW_ENDED
 from penstock.rules.human import OpenStep
 from penstock.rules.human_steps import TYPE
+from penstock.rules.live_events import LIVE_EVENT, format_moment, make_document, read_moment
 from penstock.store import Store
 
-LIVE_EVENT = "live_event"
-KEPT_S = 60
 PAGE = 1_000
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(LiveEvent).decode
 
 
 def make_event_document(event: LiveEvent) -> Document:
-    return Document(
-        kind=LIVE_EVENT,
-        name=f"{format_moment(event.at)}-{secrets.token_hex(6)}",
-        body=encode(event),
-        expires_at=event.at + KEPT_S * MICROS_PER_SECOND,
-    )
-
-
-def format_moment(at: Moment) -> str:
-    """Returns the beginning of the names of events at a moment."""
-    return f"{at:020d}"
+    return make_document(event.at, secrets.token_hex(6), encode(event))
 
 
 async def read_live_events(store: Store, since: Moment) -> dict[str, LiveEvent]:
@@ -42,10 +33,14 @@ async def read_live_events(store: Store, since: Moment) -> dict[str, LiveEvent]:
     after = format_moment(since)
     while True:
         page = await store.documents(LIVE_EVENT, after, PAGE)
-        found |= {each.name: decode(each.body) for each in page}
+        found |= {each.name: decode_event(each) for each in page}
         if len(page) < PAGE:
             return found
         after = page[-1].name
+
+
+def decode_event(stored: Document) -> LiveEvent:
+    return replace(decode(stored.body), at=read_moment(stored.name))
 
 
 def make_audience(step: OpenStep, *, outcome: bool = False) -> Audience:
@@ -91,40 +86,21 @@ def make_workflow_event(flow: Workflow, at: Moment) -> LiveEvent:
     )
 
 
-class SignalLog:
-    """Collects received signals and stores their events together, after the signals."""
-
-    def __init__(self, store: Store, directory: QueueCache) -> None:
-        self.store = store
-        self.directory = directory
-        self.received: list[tuple[int, str]] = []
-
-    def note(self, id: int, name: str) -> None:
-        self.received.append((id, name))
-
-    async def flush(self) -> None:
-        batch = self.received[:PAGE]
-        if not batch:
-            return
-        now = await self.store.now()
-        found = await self.store.get_many(list(dict.fromkeys(id for id, _ in batch)))
-        messages = {record.message.id: record for record in found}
-        events = []
-        for id, name in batch:
-            if (record := messages.get(id)) is not None:
-                queue = await self.directory.get_by_id(record.message.queue_id)
-                event = LiveEvent(
-                    kind=SIGNAL_RECEIVED,
-                    at=now,
-                    tenant=queue.scope.tenant,
-                    scope=queue.scope.name,
-                    queue=queue.name,
-                    id=str(id),
-                    type=record.message.type,
-                    state=record.state.value,
-                    reason=name,
-                    correlation_id=record.message.meta.correlation_id,
-                )
-                events.append(make_event_document(event))
-        await self.store.save_documents(events)
-        del self.received[: len(batch)]
+def encode_signal_event(
+    draft: SignalDraft, heading: Heading, queue: Queue, state: str | None = None
+) -> bytes:
+    """Encodes the event of a signal. The store dates it when it stores the signal."""
+    return encode(
+        LiveEvent(
+            kind=SIGNAL_RECEIVED,
+            at=0,
+            tenant=queue.scope.tenant,
+            scope=queue.scope.name,
+            queue=queue.name,
+            id=str(draft.id),
+            type=heading.type,
+            state=state,
+            reason=draft.name,
+            correlation_id=heading.correlation_id,
+        )
+    )

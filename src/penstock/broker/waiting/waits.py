@@ -1,12 +1,8 @@
 """Waits of claimed messages: durable steps, suspension, signals and their callback tokens."""
 
 import asyncio
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from hashlib import sha256
-from hmac import compare_digest
-from hmac import new as make_hmac
 
 from msgspec.structs import replace
 
@@ -15,7 +11,7 @@ from penstock.broker.interfaces.admin import AdminInterface
 from penstock.broker.interfaces.broker import Held
 from penstock.broker.publish import REFUSALS
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.waiting.live_events import SignalLog
+from penstock.broker.waiting.live_events import encode_signal_event
 from penstock.errors import (
     ChildRefused,
     Conflict,
@@ -29,7 +25,9 @@ from penstock.errors import (
     TokenExpired,
     WaitsForItself,
 )
+from penstock.model.activity import Heading
 from penstock.model.message import Draft, Flag, Moment, State, Verb
+from penstock.model.queue import Queue
 from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
@@ -46,6 +44,7 @@ from penstock.model.waiting import (
 )
 from penstock.retry import SAVE_STEP
 from penstock.rules import validation
+from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (
     MAX_SIGNAL_BYTES,
     MAX_WAITS,
@@ -55,10 +54,9 @@ from penstock.rules.waiting import (
 )
 from penstock.store import Store
 
-TOKEN_VERSION = 1
 # Edges of a message that waited before its first delivery have no fence.
 PUBLISHED = 0
-DIGEST_BYTES = 16
+MAX_ID = 2**63 - 1
 AdmitDraft = Callable[..., Awaitable[Entry]]
 
 
@@ -66,13 +64,18 @@ class Waits:
     """Lets runs wait, and lets others resume them."""
 
     def __init__(
-        self, store: Store, directory: QueueCache, admin: AdminInterface, admit: AdmitDraft
+        self,
+        store: Store,
+        directory: QueueCache,
+        tenant: str,
+        admin: AdminInterface,
+        admit: AdmitDraft,
     ) -> None:
         self.store = store
         self.directory = directory
+        self.tenant = tenant
         self.admin = admin
         self.admit = admit
-        self.signal_log = SignalLog(store, directory)
         self.looking: asyncio.Task[None] | None = None
         self.again = False
 
@@ -181,7 +184,6 @@ class Waits:
         try:
             while self.again:
                 self.again = (await self.store.look()).more or False
-            await self.signal_log.flush()
         except StoreError:
             # The scheduler looks every second, and reports outages.
             self.again = False
@@ -191,8 +193,6 @@ class Waits:
             self.looking.cancel()
             with suppress(asyncio.CancelledError):
                 await self.looking
-        with suppress(StoreError):
-            await self.signal_log.flush()
 
     # Users.
 
@@ -212,22 +212,33 @@ class Waits:
     ) -> SignalAnswer:
         """Stores a signal for an unfinished message. It is durable on return."""
         check_signal(name, body, key)
-        record = await self.admin.get(reference, scope=scope)
-        return await self._store_signal(
-            SignalDraft(id=record.message.id, name=name, body=body, key=key)
-        )
-
-    async def _store_signal(self, draft: SignalDraft) -> SignalAnswer:
-        answer = await self.store.signal(draft)
+        id, heading, queue = await self._find_receiver(reference, scope)
+        draft = SignalDraft(id=id, name=name, body=body, key=key)
+        answer = await self._store_signal(draft, heading, queue)
         if answer.code is not None:
             raise explain_signal(draft, answer)
-        self._note_signal(draft, answer)
         return answer
 
-    def _note_signal(self, draft: SignalDraft, answer: SignalAnswer) -> None:
-        if not answer.duplicate:
-            self.signal_log.note(draft.id, draft.name)
-        self.look_soon()
+    async def _find_receiver(self, reference: int | str, scope: str) -> tuple[int, Heading, Queue]:
+        """Finds a message of this tenant by one statement if it has an id and is stored."""
+        if isinstance(reference, int) and 0 <= reference <= MAX_ID:
+            heading = (await self.store.headings([reference])).get(reference)
+            if heading is not None:
+                queue = await self.directory.get_by_id(heading.queue_id)
+                if queue.scope.tenant == self.tenant:
+                    return reference, heading, queue
+        message = (await self.admin.get(reference, scope=scope)).message
+        heading = Heading(message.type, message.meta.correlation_id, message.queue_id)
+        return message.id, heading, await self.directory.get_by_id(message.queue_id)
+
+    async def _store_signal(
+        self, draft: SignalDraft, heading: Heading, queue: Queue
+    ) -> SignalAnswer:
+        event = encode_signal_event(draft, heading, queue)
+        answer = await self.store.signal(replace(draft, event=event))
+        if answer.code is None and not answer.resumed:
+            self.look_soon()
+        return answer
 
     async def redrive_from(
         self, reference: int | str, step: str, *, scope: str = "default"
@@ -251,41 +262,28 @@ class Waits:
     async def make_token(self, held: Held, name: str, expires_at: Moment) -> str:
         """Makes the token that lets its holder send one signal. Nothing is stored."""
         check_signal(name, b"", None)
-        claims = f"{TOKEN_VERSION}.{held.id}.{expires_at}.{name}".encode()
-        digest = sign(await self.store.secret(), claims)
-        return urlsafe_b64encode(digest + claims).decode().rstrip("=")
+        return make_token(await self.store.secret(), CallbackClaims(held.id, name, expires_at))
 
     async def signal_by_token(self, token: str, body: bytes) -> SignalAnswer:
         """Stores the one signal of a token. A repetition is a duplicate."""
-        id, name, expires_at = await self._read_token(token)
+        id, name, expires_at = read_token(await self.store.secret(), token)
         if len(body) > MAX_SIGNAL_BYTES:
             raise InvalidInput(f"a signal can have at most {MAX_SIGNAL_BYTES} bytes")
         if expires_at <= await self.store.now():
             raise TokenExpired("the callback URL has expired")
         draft = SignalDraft(id=id, name=name, body=body, key=f"token:{expires_at}")
-        answer = await self.store.signal(draft)
+        heading = (await self.store.headings([id])).get(id)
+        if heading is None:
+            raise TokenExpired("the message of this callback URL has ended")
+        queue = await self.directory.get_by_id(heading.queue_id)
+        answer = await self._store_signal(draft, heading, queue)
         if answer.code == IdempotencyConflict.code:
             return replace(answer, duplicate=True, code=None)
         if answer.code in (InvalidState.code, NotFound.code):
             raise TokenExpired("the message of this callback URL has ended")
         if answer.code is not None:
             raise explain_signal(draft, answer)
-        self._note_signal(draft, answer)
         return answer
-
-    async def _read_token(self, token: str) -> tuple[int, str, Moment]:
-        try:
-            raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-            digest, claims = raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
-            version, id, expires_at, name = claims.decode().split(".", 3)
-            known = (int(version), int(id), int(expires_at))
-        except (ValueError, UnicodeDecodeError):
-            raise NotFound("no such callback URL") from None
-        if known[0] != TOKEN_VERSION or not compare_digest(
-            digest, sign(await self.store.secret(), claims)
-        ):
-            raise NotFound("no such callback URL")
-        return known[1], name, known[2]
 
 
 def expect_saved(saved: StepSaved, id: int) -> StepRecord:
@@ -293,10 +291,6 @@ def expect_saved(saved: StepSaved, id: int) -> StepRecord:
     expect(Answer(saved.kind, State.CLAIMED), id)
     assert saved.step is not None
     return saved.step
-
-
-def sign(secret: bytes, claims: bytes) -> bytes:
-    return make_hmac(secret, b"callback." + claims, sha256).digest()[:DIGEST_BYTES]
 
 
 def explain_signal(draft: SignalDraft, answer: SignalAnswer) -> PenstockError:

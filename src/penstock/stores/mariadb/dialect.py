@@ -24,7 +24,7 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
-from penstock.model.waiting import StepRecord, StepSave
+from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
 from penstock.store import Check
 from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
 from penstock.stores.mariadb import claim as claims
@@ -101,8 +101,6 @@ class MariaDialect:
                 await session.send(ROLLBACK)
                 raise
 
-    # Producers and consumers.
-
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         if sum(len(entry.body) for entry in entries) > publish.ONE_PACKET:
             return await self.database.write(publish_together, entries)
@@ -115,6 +113,9 @@ class MariaDialect:
         return None
 
     async def save_step(self, item: StepSave) -> StepRecord | None:
+        return None
+
+    async def signal_held(self, draft: SignalDraft) -> SignalAnswer | None:
         return None
 
     def inside(self, connection: object) -> Inside:

@@ -773,7 +773,7 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
 FROM penstock_history FORCE INDEX (PRIMARY) WHERE position < :before AND position > :after
 ORDER BY position DESC LIMIT :limit;
 -- name: headings
-SELECT id, type, meta FROM penstock_message WHERE id IN (:ids);
+SELECT id, queue_id, type, meta FROM penstock_message WHERE id IN (:ids);
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -1084,6 +1084,9 @@ WHERE message_id = :id AND name = :name AND `key` = :key;
 -- name: steps
 SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
 WHERE message_id = :id ORDER BY position;
+-- name: steps_dated
+SELECT @now, name, `key`, kind, position, body, done, due_at, at, fence
+FROM penstock_step WHERE message_id = :id ORDER BY position;
 -- name: step_save
 INSERT INTO penstock_step (message_id, name, `key`, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)

@@ -7,13 +7,11 @@ from math import inf
 from typing import Any, TypeVar
 
 import asyncpg
-import msgspec
-from msgspec.structs import replace
 
 from penstock.errors import NotYet, StoreBusy, StoreError
 from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
-from penstock.model.message import PLAIN, HistoryRow, Leased, Moment
+from penstock.model.message import PLAIN, Flag, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
     Claim,
     Claimed,
@@ -29,10 +27,10 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
-from penstock.model.waiting import StepRecord, StepSave
+from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
 from penstock.retry import TRANSACTION, Retries
 from penstock.store import Check
-from penstock.stores.postgres import caller_transaction, feed, health, publish, schema
+from penstock.stores.postgres import caller_transaction, feed, health, publish, schema, waiting
 from penstock.stores.postgres.caller_transaction import KINDS
 from penstock.stores.postgres.claim_cursor import ClaimCursor, ClaimSpan, CursorPosition
 from penstock.stores.postgres.connection import PostgresDsn
@@ -66,6 +64,8 @@ class PostgresDialect:
         # Identifies the store, to check that a caller's connection is to the same one.
         self.seal = seal
         self.cursors: dict[int, ClaimCursor] = {}
+        # True while others wait for the messages that are claimed.
+        self.awaited = False
         self.summarized_at = -inf
 
     # Producers and consumers.
@@ -85,15 +85,10 @@ class PostgresDialect:
         return publish.make_fanout_outcomes(len(entries), rows)
 
     async def save_step(self, item: StepSave) -> StepRecord | None:
-        values = msgspec.structs.asdict(item.step)
-        values |= {"id": item.id, "fence": item.fence, "consumes": item.consumes}
-        try:
-            rows = await self.database.fetch("step_save_leased", values)
-        except StoreBusy:
-            return None
-        for position, at in rows:
-            return replace(item.step, position=position, at=at, fence=item.fence)
-        return None
+        return await waiting.save_step(self.database, item)
+
+    async def signal_held(self, draft: SignalDraft) -> SignalAnswer | None:
+        return await waiting.signal_held(self.database, draft)
 
     def inside(self, connection: object) -> Inside:
         return caller_transaction.enter_transaction(KINDS.adapt(connection), self.seal)
@@ -105,7 +100,11 @@ class PostgresDialect:
         way = choose_pick(claim)
         rows = await self.pick_one(claim) if way == "pick_one" else await self.pick(way, claim)
         if not rows or rows[-1][0] is not None:
-            return Claimed(make_leased(rows))
+            leased = make_leased(rows)
+            # Messages of one publish are claimed together, so the first tells about the others.
+            if leased and leased[0].flags & Flag.AWAITED:
+                self.awaited = True
+            return Claimed(leased)
         rows.pop()
         if rows:
             # These are claimed already, whatever happens to the rest.
@@ -159,7 +158,12 @@ class PostgresDialect:
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         name, values = make_completion(items)
-        return await self.database.fetch(name, values)
+        if not self.awaited:
+            return await self.database.fetch(name, values)
+        values.setdefault("results", [None] * len(values["ids"]))
+        rows = await self.database.fetch("complete_awaited", values)
+        self.awaited = any(awaited for _, _, awaited in rows)
+        return [(id, fence) for id, fence, _ in rows]
 
     async def extend_set(self, items: Sequence[Extension]) -> list[Any]:
         return await self.database.fetch("extend_many", make_extension(items))

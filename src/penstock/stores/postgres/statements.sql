@@ -360,26 +360,61 @@ SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
 -- name: complete_with_results
+-- Results come with the deleted rows: a join with the array would compare each with all.
 WITH ended AS (
     DELETE FROM penstock.lease AS l
-    USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+    USING unnest(:ids::bigint[], :fences::bigint[], :results::bytea[])
+        AS asked (id, fence, result)
     WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & {ENDING} = 0
-    RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at),
+    RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at,
+              asked.result),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
     SELECT ended.id,
            penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
-           given.body
-    FROM ended
-    JOIN unnest(:ids::bigint[], :fences::bigint[], :results::bytea[]) AS given (id, fence, body)
-        ON given.id = ended.id AND given.fence = ended.fence AND given.body IS NOT NULL
-    JOIN penstock.queue AS q ON q.id = ended.queue_id
+           ended.result
+    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
+-- name: complete_awaited
+-- As complete_with_results, also of messages that others wait for: it settles their edges, and
+-- nudges each waiting message once.
+WITH ended AS (
+    DELETE FROM penstock.lease AS l
+    USING unnest(:ids::bigint[], :fences::bigint[], :results::bytea[])
+        AS asked (id, fence, result)
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
+      AND l.flags & {ENDING} & ~{AWAITED} = 0
+    RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at,
+              l.flags & {AWAITED} <> 0 AS awaited, asked.result),
+settled AS (
+    UPDATE penstock.edge SET state = 'completed' WHERE ctid = ANY (ARRAY(
+        SELECT e.place FROM ended CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM penstock.edge
+            WHERE awaited_id = ended.id AND state IS NULL FOR UPDATE SKIP LOCKED) AS e
+        WHERE ended.awaited))
+    RETURNING held_id),
+nudged AS (
+    INSERT INTO penstock.nudge (held_id, awaited_id)
+    SELECT DISTINCT held_id, 0 FROM settled),
+kept AS (
+    INSERT INTO penstock.result (id, expires_at, body)
+    SELECT ended.id,
+           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
+           ended.result
+    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body),
+told AS (
+    INSERT INTO penstock.history
+        (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
+    SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
+           claimed_at, penstock.moment(), true
+    FROM ended)
+SELECT id, fence, awaited FROM ended;
 -- name: keys_of_leases
 -- Leases with an ordering key or unique key to free. NULL if no line waits for its end: the line
 -- of a dead letter has moved on.
@@ -1036,7 +1071,7 @@ SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts,
 FROM penstock.history WHERE position < :before AND position > :after
 ORDER BY position DESC LIMIT :limit;
 -- name: headings
-SELECT id, type, meta FROM penstock.message WHERE id = ANY (:ids::bigint[]);
+SELECT id, queue_id, type, meta FROM penstock.message WHERE id = ANY (:ids::bigint[]);
 -- name: recent
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -1345,6 +1380,9 @@ WHERE message_id = :id AND name = :name AND key = :key;
 -- name: steps
 SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
 WHERE message_id = :id ORDER BY position;
+-- name: steps_dated
+SELECT penstock.moment(), name, key, kind, position, body, done, due_at, at, fence
+FROM penstock.step WHERE message_id = :id ORDER BY position;
 -- name: step_save
 INSERT INTO penstock.step (message_id, name, key, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
@@ -1393,6 +1431,41 @@ SELECT count(*) FROM penstock.signal WHERE message_id = :id AND consumed = false
 INSERT INTO penstock.signal (message_id, name, key, at, consumed, body)
 VALUES (:id, :name, :key, :at, false, :body)
 RETURNING id;
+-- name: signal_held
+-- Stores a signal without a key of a held message, with its event. Resumes the message if it waits
+-- for nothing else, otherwise asks for a look. No row if it is not held, or locked, or has enough.
+WITH held AS MATERIALIZED (
+    SELECT ctid AS place, queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+    FROM penstock.scheduled WHERE id = :id AND flags & {HELD} <> 0 FOR UPDATE SKIP LOCKED),
+stored AS (
+    INSERT INTO penstock.signal (message_id, name, at, consumed, body)
+    SELECT id, :name, penstock.moment(), false, :body FROM held
+    WHERE (SELECT count(*) FROM penstock.signal
+           WHERE message_id = :id AND NOT consumed) < :limit::int
+    RETURNING id, at),
+told AS (
+    INSERT INTO penstock.document (kind, name, body, version, expires_at)
+    SELECT :kind::text, lpad(at::text, 20, '0') || '-signal-' || id, :event::bytea, 1,
+           at + :kept::bigint
+    FROM stored WHERE length(:event::bytea) > 0),
+free AS MATERIALIZED (
+    SELECT held.* FROM held, stored
+    WHERE held.flags & {KEYED} = 0
+      AND EXISTS (SELECT 1 FROM penstock.hold WHERE held_id = :id)
+      AND NOT EXISTS (SELECT 1 FROM penstock.hold
+                      WHERE held_id = :id AND (kind <> 'signal' OR name <> :name))),
+left_scheduled AS (
+    DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(SELECT place FROM free))),
+dropped AS (
+    DELETE FROM penstock.hold WHERE held_id = (SELECT id FROM free)),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HELD} FROM free),
+nudged AS (
+    INSERT INTO penstock.nudge (held_id)
+    SELECT held.id FROM held, stored WHERE NOT EXISTS (SELECT 1 FROM free))
+SELECT id, (SELECT queue_id FROM free) FROM stored;
 -- name: signals
 SELECT id, message_id, name, key, at, consumed, body FROM penstock.signal
 WHERE message_id = :id ORDER BY id;

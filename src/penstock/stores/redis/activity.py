@@ -40,7 +40,7 @@ class RedisActivity:
             for id, text in zip(left, heads, strict=False):
                 if text:
                     head = decode_head(text)
-                    found[id] = Heading(head.type, head.meta.correlation_id)
+                    found[id] = Heading(head.type, head.meta.correlation_id, head.queue_id)
             left = left[len(heads) :]
         return found
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import ChildRefused, IdempotencyConflict
-from penstock.model.message import After, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, After, State, Verb
 from penstock.model.store_types import Answer, AnswerKind, Entry, Published
 from penstock.model.waiting import (
     MAX_LOOK_BATCH,
@@ -26,6 +26,7 @@ from penstock.model.waiting import (
     Wait,
     WaitFacts,
 )
+from penstock.rules.live_events import KEPT_S
 from penstock.rules.waiting import mark_awaited
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import decode_answer, decode_history, decode_moment, encode_id
@@ -113,8 +114,9 @@ class RedisWaiting:
     async def signal(self, draft: SignalDraft) -> SignalAnswer:
         key = b"" if draft.key is None else b"k" + draft.key.encode()
         kind, number, state = await self.database.run(
-            "signal", encode_id(draft.id), draft.name, key, draft.body, MAX_SIGNALS
-        )
+            "signal", encode_id(draft.id), draft.name, key, draft.body, MAX_SIGNALS, draft.event,
+            KEPT_S * MICROS_PER_SECOND,
+        )  # fmt: skip
         id = int(number, 16) if number else 0
         known = State(state.decode()) if state else None
         if kind in (b"done", b"duplicate"):

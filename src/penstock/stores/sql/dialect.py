@@ -21,7 +21,7 @@ from penstock.model.store_types import (
     Published,
     Retention,
 )
-from penstock.model.waiting import StepRecord, StepSave
+from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
 from penstock.store import Capabilities, Check
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.documents import Work
@@ -96,6 +96,10 @@ class ServerDialect(Dialect, Protocol):
 
     async def save_step(self, item: StepSave) -> StepRecord | None:
         """Stores a step of a run in one statement. None if that is not possible."""
+
+    async def signal_held(self, draft: SignalDraft) -> SignalAnswer | None:
+        """Stores a signal of a held message in one statement, and resumes the message if it waits
+        for nothing else. None if that is not possible."""
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         """Returns the locks that were completed; raises StoreBusy if a row is locked."""

@@ -17,6 +17,8 @@ from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 # Nudges read to find the messages to look at; one message may have many.
 NUDGES_PER_LOOK = 5_000
+# The awaited message of a nudge that came with settled edges.
+SETTLED = 0
 
 
 async def look(tx: SqlTransaction, limit: int) -> Looked:
@@ -114,7 +116,8 @@ async def settle_edges(
     whole = [id for _, id, awaited in nudges if awaited is None and id in known]
     full = sorted(set(whole) | (known - told))
     rows = await tx.all("edges_ended", ids=tx.listed(full)) if full else []
-    if part := sorted(known - set(full)):
+    part = sorted(known - set(full))
+    if part and awaited - {SETTLED}:
         rows += await tx.all(
             "edges_ended_by", ids=tx.listed(part), awaited=tx.listed(sorted(awaited))
         )

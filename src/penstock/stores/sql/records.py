@@ -286,4 +286,7 @@ async def list_held(tx: SqlTransaction, after: int, limit: int) -> list[HeldLeas
 
 async def get_headings(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Heading]:
     rows = await tx.all("headings", ids=tx.listed(ids))
-    return {id: Heading(type, decode_meta(meta).correlation_id) for id, type, meta in rows}
+    return {
+        id: Heading(type, decode_meta(meta).correlation_id, queue_id)
+        for id, queue_id, type, meta in rows
+    }

@@ -25,8 +25,10 @@ from penstock.model.waiting import (
     StoredSignal,
     WaitFacts,
 )
+from penstock.rules.live_events import make_signal_document
+from penstock.stores.sql import documents, look
 from penstock.stores.sql.settle import explain, find_state
-from penstock.stores.sql.transaction import SqlTransaction
+from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 MAX_SIGNALS = 1_000
 RECENT_WAITS = 10
@@ -127,7 +129,7 @@ async def wait_facts(tx: SqlTransaction, id: int, fence: int) -> WaitFacts:
 
 
 async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
-    """Stores the signal and asks for a look at its message, in one transaction."""
+    """Stores the signal and resumes its message, or asks for a look at it, in one transaction."""
     state = await find_place(tx, draft.id)
     if state is None or state.final:
         return SignalAnswer(state=state, code=(InvalidState if state else NotFound).code)
@@ -142,8 +144,24 @@ async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
     row = await tx.one(
         "signal_add", id=draft.id, name=draft.name, key=draft.key, at=tx.now, body=draft.body
     )
-    await tx.run("nudge_add", held_id=draft.id)
-    return SignalAnswer(row[0], state=state)
+    if draft.event:
+        await documents.save_one(tx, make_signal_document(tx.now, row[0], draft.event))
+    resumed = await resume_signalled(tx, draft)
+    if not resumed:
+        await tx.run("nudge_add", held_id=draft.id)
+    return SignalAnswer(row[0], state=state, resumed=resumed)
+
+
+async def resume_signalled(tx: SqlTransaction, draft: SignalDraft) -> bool:
+    """Resumes a message at once that waits for this signal and for nothing else."""
+    holds = await tx.all("holds_of", ids=tx.listed([draft.id]))
+    if [(row[4], row[5]) for row in holds] != [("signal", draft.name)]:
+        return False
+    tickets = [Ticket(*row) for row in await tx.all("held_tickets", ids=tx.listed([draft.id]))]
+    if any(ticket.flags & Flag.KEYED for ticket in tickets):
+        return False
+    await look.resume(tx, tickets)
+    return bool(tickets)
 
 
 async def find_place(tx: SqlTransaction, id: int) -> State | None:

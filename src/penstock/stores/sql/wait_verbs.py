@@ -39,6 +39,8 @@ class WaitVerbs:
         return await self.database.write(with_audit(steps.forget_steps), id, position)
 
     async def signal(self, draft: SignalDraft) -> SignalAnswer:
+        if draft.key is None and (answer := await self.hot.signal_held(draft)) is not None:
+            return answer
         return await self.database.write(steps.signal, draft)
 
     async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:

@@ -542,7 +542,7 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
 FROM penstock_history WHERE position < :before AND position > :after
 ORDER BY position DESC LIMIT :limit;
 -- name: headings
-SELECT id, type, meta FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT id, queue_id, type, meta FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -769,10 +769,12 @@ INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
 -- name: nudge_awaiting
 INSERT INTO penstock_nudge (held_id, awaited_id)
 SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
--- name: nudge_awaiting_all
-INSERT INTO penstock_nudge (held_id, awaited_id)
-SELECT e.held_id, e.awaited_id FROM json_each(:ids) AS j
-CROSS JOIN penstock_edge AS e ON e.awaited_id = j.value WHERE e.state IS NULL;
+-- name: settle_awaited
+UPDATE penstock_edge SET state = 'completed'
+WHERE awaited_id IN (SELECT value FROM json_each(:ids)) AND state IS NULL
+RETURNING held_id;
+-- name: nudge_settled
+INSERT INTO penstock_nudge (held_id, awaited_id) SELECT value, 0 FROM json_each(:ids);
 -- name: drop_holds_of
 DELETE FROM penstock_hold WHERE held_id = :id;
 -- name: drop_nudges_of

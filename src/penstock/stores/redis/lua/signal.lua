@@ -1,6 +1,7 @@
 -- keys: signal signal_line
--- with: lease
--- ARGV: now, id, name, key with a marker letter, body, limit. A signal is "consumed at name_length
+-- with: lease documents
+-- ARGV: now, id, name, key with a marker letter, body, limit, event and
+-- how long that is kept. A signal is "consumed at name_length
 -- key_length name key body".
 local id, name_, key, body = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local state = state_of(id)
@@ -22,5 +23,9 @@ local lengths = key == '' and NONE or #key - 1
 call('HSET', signal, id .. number,
     table.concat({0, now_text, #name_, lengths, ''}, ' ') .. name_ .. sub(key, 2) .. body)
 call('ZADD', signal_line, 0, id .. number)
+if ARGV[7] ~= '' then
+    local name_of = 'live_event ' .. string.format('%020d', now) .. '-signal-' .. tonumber(number, 16)
+    save_document(name_of, NONE, whole(now + ARGV[8]), ARGV[7])
+end
 put_nudge(id)
 return {'done', number, state}
