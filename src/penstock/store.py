@@ -270,12 +270,6 @@ class StoreRecords(Protocol):
         `acting` is recorded in the same transaction if the change was written.
         """
 
-    def advance_on(self, connection: object, change: Change) -> Changed | None:
-        """Does the same in the open transaction of the caller's connection."""
-
-    async def aadvance_on(self, connection: object, change: Change) -> Changed | None:
-        """Does the same on an async connection."""
-
     async def record(self, acts: Sequence[AuditEntry]) -> None:
         """Writes audit entries of operations that change nothing else. Changes record `acting`."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from penstock.model.changes import Change, Changed
 from penstock.model.store_types import Answer
 from penstock.model.waiting import (
     MAX_LOOK_BATCH,
@@ -36,6 +37,12 @@ class StoreWaiting(Protocol):
         """Stores a step when the caller commits, without an entry or a signal."""
 
     async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        """Does the same on an async connection."""
+
+    def advance_on(self, connection: object, change: Change) -> Changed | None:
+        """Advances in the open transaction of the caller's connection: starts a workflow there."""
+
+    async def aadvance_on(self, connection: object, change: Change) -> Changed | None:
         """Does the same on an async connection."""
 
     async def steps(self, id: int) -> StepLog:

@@ -7,6 +7,9 @@ RULES = "tests/unit/test_waiting.py"
 RUNS = "tests/agents/test_steps.py"
 FAN_IN = conformance("fan_in")
 LATER_STEPS = conformance("waiting::test_later_steps_of_a_run_are_stored_once_under_its_fence")
+OTHER_HOLD = conformance("waiting::test_a_signal_does_not_resume_a_message_with_another_hold")
+SIGNAL_EVENT = conformance("waiting::test_the_event_of_a_signal_is_stored_with_it")
+REMOVED_STEP = conformance("human::test_the_state_of_a_removed_step_is_deleted")
 COMMITTED = "tests/worker/test_transaction_steps.py"
 WEEKS = "tests/agents/test_weeks.py"
 EVENTS = "tests/http/test_wait_events.py"
@@ -39,6 +42,16 @@ WAITING = (
          'return policy in ("all", "settled")', "return True", FAN_IN),
     code("set_of_ends_nudges_nobody", "stores/sqlite/verbs.py", "finalize_completed",
          "if awaited:", "if False:", FAN_IN),
+    code("completion_settles_no_edge", "stores/postgres/statements.sql", "complete_awaited",
+         "WHERE ended.awaited", "WHERE false AND ended.awaited", FAN_IN),
+    code("signal_ends_other_holds", "stores/sql/steps.py", "resume_signalled",
+         '!= [("signal", draft.name)]:', "== []:", OTHER_HOLD),
+    code("signal_ends_other_holds_at_once", "stores/postgres/statements.sql", "signal_held",
+         "(kind <> 'signal' OR name <> :name)", "false", OTHER_HOLD),
+    code("event_of_a_signal_is_lost", "stores/sql/steps.py", "signal", "if draft.event:",
+         "if False:", SIGNAL_EVENT),
+    code("inbox_keeps_states_for_ever", "agents/human_reminder.py", "_forget_removed", "if gone:",
+         "if False:", REMOVED_STEP),
     code("finds_edges_of_any_state_open", "stores/postgres/statements.sql", "edges_open",
          "AND state IS NULL", "", FAN_IN),
     code("later_step_needs_no_fence", "stores/postgres/statements.sql", "step_save_leased",
