@@ -205,6 +205,12 @@ class Archived(NotFound):
     code = "ARCHIVED"
 
 
+class ResultGone(NotFound):
+    """A run asks for the result of a message that it waited for, and it is no longer stored."""
+
+    code = "RESULT_GONE"
+
+
 class Conflict(PenstockError):
     code = "CONFLICT"
 

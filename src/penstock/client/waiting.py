@@ -87,6 +87,10 @@ class RemoteWaits:
         )
         return Published(int(told.id)), [each for each in forgotten if each.position >= first]
 
+    async def look(self) -> bool:
+        """Does nothing: the server resumes messages."""
+        return False
+
     def look_soon(self) -> None:
         """Does nothing: the server resumes waiting messages."""
 

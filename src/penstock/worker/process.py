@@ -147,8 +147,11 @@ class WorkerProcess:
             log.error("worker_stop_check_failed", error=str(error))
 
     async def is_empty(self) -> bool:
-        """True if nothing is held, ready, claimed or due for retry. Paused queues are ignored."""
-        if self.worker.held:
+        """True if nothing is held, ready, claimed or due for retry. Paused queues are ignored.
+
+        What the last run ended may have been awaited, so waiting messages are looked at first.
+        """
+        if self.worker.held or await self.broker.waits.look():
             return False
         found = [await self.broker.get_queue_by_id(queue_id) for queue_id in self.worker.queues]
         queues = [queue for queue in found if queue.serves]

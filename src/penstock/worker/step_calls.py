@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from msgspec import Struct
 
-from penstock.errors import InvalidInput, InvalidState, NotFound, StepTooLarge
+from penstock.errors import InvalidInput, InvalidState, ResultGone, StepTooLarge
 from penstock.model.message import MICROS_PER_SECOND, After, Draft, State
 from penstock.model.waiting import AwaitedOutcome
 from penstock.rules.durations import parse_seconds
@@ -79,7 +79,7 @@ def make_outcome(found: AwaitedOutcome, state: str | None, values: Values) -> Ou
         return Outcome(found.id, State.COMPLETED, values.decode(found.result or b"null"))
     except InvalidInput:
         if found.result is None:
-            raise NotFound(f"the result of message {found.id} is gone") from None
+            raise ResultGone(f"the result of message {found.id} is gone") from None
         raise
 
 

@@ -52,6 +52,9 @@ class WaitsInterface(Protocol):
 
     async def make_token(self, held: Lock | Leased, name: str, expires_at: Moment) -> str: ...
 
+    async def look(self) -> bool:
+        """Resumes messages whose wait is over. True if there were any."""
+
     def look_soon(self) -> None:
         """Resumes messages in the background, without waiting for the scheduler."""
 

@@ -1,6 +1,7 @@
 """The inbox: human steps that wait in the queue `_human` until a person decides."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +21,7 @@ from penstock.errors import (
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.human import Decision, HumanRequest, HumanSpec, InboxState
-from penstock.model.message import Draft, Moment, Record, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, Draft, Moment, Record, State, Verb
 from penstock.model.queue import HUMAN, Queue
 from penstock.model.scan import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
@@ -342,6 +343,7 @@ def describe_end(found: InboxStep) -> AlreadyDecided:
     id, decision = found.step.id, found.decision
     if decision is None:
         return AlreadyDecided(f"human step {id} is {found.state}")
+    at = datetime.fromtimestamp(decision.at // MICROS_PER_SECOND, UTC).isoformat(sep=" ")
     return AlreadyDecided(
-        f"human step {id} was decided as {decision.choice!r} by {decision.by!r} at {decision.at}"
+        f"human step {id} was decided as {decision.choice!r} by {decision.by!r} at {at}"
     )

@@ -172,6 +172,11 @@ class Waits:
         ids = dict.fromkeys(edge.awaited_id for edge in edges)
         return [AwaitedOutcome(each, ended.get(each), results.get(each)) for each in ids]
 
+    async def look(self) -> bool:
+        """Resumes messages whose wait is over. True if there were any."""
+        looked = await self.store.look()
+        return looked.resumed > 0 or looked.more
+
     def look_soon(self) -> None:
         """Resumes messages in the background, without waiting for the scheduler."""
         if self.looking is not None and not self.looking.done():
