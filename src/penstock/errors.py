@@ -32,6 +32,7 @@ PenstockError
 │   └── ChildRefused     CHILD_REFUSED         a message published by a wait or a step was refused
 ├── NotFound             NOT_FOUND             does not exist, or belongs to another tenant
 │   ├── Archived         ARCHIVED              existed, and was deleted by retention
+│   ├── ResultGone       RESULT_GONE           a run waited for it, and its result is gone
 │   └── TokenExpired     TOKEN_EXPIRED         a callback URL after its expiry or its message's end
 ├── Conflict             CONFLICT              conflicts with the stored state
 │   ├── LockLost         LOCK_LOST             the lease was lost to a newer claim
