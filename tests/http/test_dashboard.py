@@ -2,9 +2,11 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +17,11 @@ from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.dashboard.files import read_web_file
+from penstock.http.dashboard.series import BUCKET_S
 from penstock.rules.access import Key
 from tests.cli.terminal import until
 from tests.http.keys import guarded, keyed, showing
-from tests.http.served import Reply, Served
+from tests.http.served import Reply, Served, served
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +188,26 @@ def test_the_overview_counts_what_happens(server: Served) -> None:
     mine = next(item for item in attention if item["subject"] == queue)
     assert mine["kind"] == "dead_letters"
     assert mine["detail"] == "ValueError: no total <n>"
+
+
+def test_the_first_overview_knows_the_minutes_before_it(tmp_path: Path) -> None:
+    with served(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server:
+        assert server.post("/v1/queues", {"name": "orders"}).status == 201
+        for number in range(6):
+            server.publish("orders", {"n": number})
+        # A run that lasts over the end of a bucket, and what waits behind it.
+        (first,) = server.claim("orders", limit=1)
+        begun = time.time() // BUCKET_S
+        until(lambda: time.time() // BUCKET_S > begun)
+        assert server.post("/v1/complete", {"token": first["token"]}).status == 200
+        until(lambda: time.time() // BUCKET_S > begun + 1)
+        totals = server.get("/v1/overview").json["totals"]
+    assert sum(totals["published"]) == 6
+    assert sum(totals["completed"]) == 1
+    assert totals["running"][-3:-1].count(1) == 1
+    assert max(totals["waiting"][:-1]) == 5
+    assert max(totals["oldest"][:-1]) > 0
+    assert totals["completed_rate"] > 0
 
 
 def test_the_last_hour_adds_up_the_queues_that_the_caller_may_read(server: Served) -> None:

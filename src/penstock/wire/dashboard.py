@@ -1,13 +1,14 @@
 """Wire types of the dashboard: session, overview, failure groups."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from penstock.model.message import Moment
 from penstock.model.metrics import MetricPoint
 from penstock.model.queue import QueueState
+from penstock.model.settings import Ordering
 from penstock.rules.attention import AttentionKind, AttentionLevel
 from penstock.rules.failure_groups import FailureGroup, Trait
 from penstock.wire.fields import Time, to_datetime
@@ -47,12 +48,14 @@ class SessionView(Struct, frozen=True, omit_defaults=True):
 class QueueFigures(Struct, frozen=True, kw_only=True):
     """A queue now and in the last five minutes, in 60 buckets of 5 s; the last one is not over.
 
-    `published` is null in buckets before the server began to count. Rates are per second.
+    `published` is null in buckets that the server does not know. Rates are per second.
     """
 
     queue: str
     state: QueueState
     scope_paused: bool
+    ordering: Ordering
+    kind: Literal["competing", "broadcast"]
     ready: int
     scheduled: int
     claimed: int

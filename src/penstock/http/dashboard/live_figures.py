@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.broker.liveness import is_gone
 from penstock.broker.queue_cache import QueueCache
+from penstock.http.dashboard.seed import Seed, read_seed
 from penstock.http.dashboard.series import BUCKETS, QueueSeries, Sample, find_bucket
 from penstock.http.events.tail import find_newest
 from penstock.http.metrics.queue_stats import QueueCounts, QueueSnapshot
@@ -15,8 +16,6 @@ from penstock.store import Store
 PAGE_SIZE = 500
 # Pages per tick. What a busier store writes beyond them is skipped.
 MAX_PAGES = 8
-SEED_ROWS = 20_000
-SEED_PAGE_SIZE = 2_000
 # Figures are dropped when no page asked for so long.
 IDLE_TIMEOUT_S = 60.0
 WORKERS_INTERVAL_S = 2.0
@@ -38,6 +37,8 @@ class LiveFigures:
         # Open streams of changes.
         self.streams = 0
         self.position: int | None = None
+        # What happened before, until the first count takes it in.
+        self.seeded: Seed | None = None
         self.series: dict[int, QueueSeries] = {}
         self.counted: QueueSnapshot | None = None
         self.directory_seen = -1
@@ -66,7 +67,7 @@ class LiveFigures:
 
     async def tick(self) -> float:
         if not self.wanted:
-            self.position, self.counted = None, None
+            self.position, self.counted, self.seeded = None, None, None
             self.series.clear()
             self.changed.clear()
             return self.every
@@ -101,17 +102,9 @@ class LiveFigures:
 
     async def seed(self) -> list[HistoryRow]:
         """Reads what happened in the last minutes, within bounds."""
-        newest = (await find_newest(self.store)).history
-        self.position = max(0, newest - SEED_ROWS)
-        now = await self.store.now()
-        found: list[HistoryRow] = []
-        while self.position < newest:
-            rows = await self.store.recent(self.position, SEED_PAGE_SIZE)
-            if not rows:
-                break
-            self.position = max(row.position for row in rows)
-            found += [row for row in rows if find_bucket(row.at) > find_bucket(now) - BUCKETS]
-        return found
+        self.seeded = seed = await read_seed(self.store)
+        self.position = seed.position
+        return seed.rows
 
     def find_series(self, queue_id: int, at: int) -> QueueSeries:
         series = self.series.get(queue_id)
@@ -134,7 +127,7 @@ class LiveFigures:
         bucket = find_bucket(snapshot.at)
         for queue_id in {queue_id for queue_id, _ in snapshot.depths} | {*self.series}:
             self.count(queue_id, snapshot, bucket)
-        self.counted = snapshot
+        self.counted, self.seeded = snapshot, None
         return touched
 
     def count(self, queue_id: int, snapshot: QueueSnapshot, bucket: int) -> None:
@@ -142,6 +135,8 @@ class LiveFigures:
         series = self.find_series(queue_id, snapshot.at)
         if self.counted is None:
             series.begun = bucket
+        if self.seeded is not None:
+            self.seeded.fill(series, queue_id, snapshot)
         series.count(count_unfinished(snapshot, queue_id), snapshot.at)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
         if ready or claimed:

@@ -82,6 +82,8 @@ def make_figures(inputs: OverviewInputs, queue: Queue, last: int) -> QueueFigure
         queue=queue.name,
         state=queue.state,
         scope_paused=queue.scope.paused,
+        ordering=queue.settings.ordering,
+        kind=queue.settings.kind,
         ready=inputs.count(queue, "ready"),
         scheduled=inputs.count(queue, "scheduled"),
         claimed=inputs.count(queue, "lease"),
