@@ -148,5 +148,16 @@ def test_a_question_that_makes_no_sense_is_refused(caller: Served, path: str) ->
     assert caller.get(path).status in (400, 422)
 
 
+def test_a_server_without_a_lake_says_how_to_get_one(caller: Served) -> None:
+    lake = caller.get("/v1/lake").json
+    reason = "this server has no lake; start it with --lake"
+    assert lake == {"available": False, "reason": reason, "jobs": []}
+    for path in ("/v1/lake/run", "/v1/lake/backtest"):
+        body = {"rule": {"queue": "mail", "do": [{"set": {"priority": 5}}]}}
+        refused = caller.post(path, body if path.endswith("backtest") else None)
+        assert (refused.status, refused.code) == (409, "INVALID_STATE")
+        assert refused.json["error"]["message"] == reason
+
+
 def test_results_of_the_pipeline_are_readable(caller: Served) -> None:
     assert caller.get("/v1/pipeline/metrics").json == {"results": {}}

@@ -47,6 +47,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     rate: float = 0.0
     artifacts: str | None = None
     max_artifact: int = 104_857_600
+    lake: str | None = None
     allow_private_callbacks: bool = False
     callback_ports: str = "80,443,8080,8443"
     public_url: str | None = None

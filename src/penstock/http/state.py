@@ -38,6 +38,7 @@ from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryTail
 from penstock.http.events.wait_tail import WaitTail
+from penstock.http.lake_jobs import LakeJobs
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
 from penstock.http.metrics.metrics import Depths, LagWatch, Metrics, watch_pool
@@ -91,8 +92,10 @@ class ServerState:
         proxies: TrustedProxies | None = None,
         cors: CorsPolicy | None = None,
         agents: bool = True,
+        lake_jobs: LakeJobs | None = None,
     ) -> None:
         self.store = store
+        self.lake_jobs = lake_jobs or LakeJobs()
         self.room = room
         self.gate = gate or OpenAuthenticator()
         self.proxies = proxies
@@ -247,6 +250,7 @@ class ServerState:
         self.parking.close()
         self.hub.close()
         self.figures.close()
+        self.lake_jobs.close()
 
 
 class ServiceOptions(Struct, frozen=True, kw_only=True):
@@ -255,6 +259,8 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     # A directory or a bucket; None is beside the store.
     artifacts: str | None = None
     max_artifact: int = MAX_FILE_BYTES
+    # Where the pipeline writes that people start on a page; None lets them start none.
+    lake: str | None = None
     # None asks for no credentials, and serves this machine only.
     trusted_issuers: TrustedIssuers | None = None
     # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
@@ -278,6 +284,7 @@ async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
             gate=(OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)),
             cors=CorsPolicy(origins) if origins else None,
             proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,
+            lake_jobs=LakeJobs(options.url, options.lake),
         )
         async with service.sender, service.callbacks, service.notices, service.runner:
             yield service

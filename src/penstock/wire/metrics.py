@@ -1,7 +1,7 @@
 """Wire types of metrics, anomalies and alerts."""
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -10,7 +10,16 @@ from msgspec.structs import asdict
 from penstock.model.alerts import AlertStatus
 from penstock.model.anomalies import Anomaly, AnomalyReport, AnomalyState, Severity
 from penstock.model.metrics import ConsumerMetrics, ConsumerStats, MetricFigures, QueueMetrics
-from penstock.wire.fields import Time, Url, Word, to_datetime, to_moment, to_optional_datetime
+from penstock.wire.fields import (
+    Name,
+    Time,
+    Url,
+    Word,
+    to_datetime,
+    to_moment,
+    to_optional_datetime,
+)
+from penstock.wire.rules import NewRule
 
 Read = TypeVar("Read")
 AlertName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -139,6 +148,35 @@ class AlertView(Struct, frozen=True, kw_only=True):
 
 class AlertsView(Struct, frozen=True):
     alerts: list[AlertView]
+
+
+class LakeJobView(Struct, frozen=True, omit_defaults=True):
+    """A run of the pipeline or a backtest. `output` is the end of what it printed, and `result`
+    the counts of a backtest."""
+
+    kind: str
+    state: Literal["running", "done", "failed"]
+    started_by: str
+    started_at: Time
+    ended_at: Time | None = None
+    output: str = ""
+    result: Raw | None = None
+
+
+class LakeView(Struct, frozen=True):
+    """Whether this server can run the pipeline, or why not, and the last jobs that it ran."""
+
+    available: bool
+    reason: str
+    jobs: list[LakeJobView]
+
+
+class NewBacktest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule to try on the messages of the lake."""
+
+    rule: NewRule
+    name: Name = "test"
+    since: Annotated[str, Meta(max_length=20, description="How far back: 24h or 30d.")] = "30d"
 
 
 class PipelineResults(Struct, frozen=True, omit_defaults=True):

@@ -110,6 +110,7 @@ FILES_AND_WEBHOOKS = (
         metavar="URL",
         help="Public URL of this service, for links and notifications.",
     ),
+    click.option("--lake", metavar="LOCATION", help="Lake of the pipeline that pages may run."),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(
         "--artifacts",
@@ -224,6 +225,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         limits=limits,
         artifacts=given.artifacts,
         max_artifact=given.max_artifact,
+        lake=given.lake,
         trusted_issuers=read_trusted_issuers(given),
         trusted_proxies=given.trusted_proxies,
         cors_origins=given.cors_origin,

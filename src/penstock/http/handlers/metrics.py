@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Raw
 
 from penstock.broker.alerts import Alerts
@@ -9,20 +10,32 @@ from penstock.broker.anomalies import Anomalies, AnomalyQuery
 from penstock.broker.metrics.queries import MetricsReader
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext
+from penstock.http.lake_jobs import LakeJob
 from penstock.http.operations import OperationTable
 from penstock.model.anomalies import AnomalyState, Severity
 from penstock.model.message import Moment
 from penstock.rules.access import Right
 from penstock.rules.durations import parse_seconds
 from penstock.rules.filter_parser import parse_moment
-from penstock.wire.fields import Cursor, Name, PageLimit, Word
+from penstock.rules.rule_checks import check_rule
+from penstock.wire.fields import (
+    Cursor,
+    Name,
+    PageLimit,
+    Word,
+    to_datetime,
+    to_optional_datetime,
+)
 from penstock.wire.metrics import (
     AlertName,
     AlertsView,
     AlertView,
     AnomaliesView,
     ConsumerMetricsView,
+    LakeJobView,
+    LakeView,
     NewAlert,
+    NewBacktest,
     PipelineResults,
     QueueMetricsView,
     Words,
@@ -31,6 +44,7 @@ from penstock.wire.metrics import (
     make_consumers_view,
     make_queue_metrics_view,
 )
+from penstock.wire.rules import make_rule
 
 metrics = OperationTable("metrics")
 alerts = OperationTable("alerts")
@@ -136,6 +150,48 @@ async def list_pipeline_results(
     more = len(found) == limit
     last = tokens.seal_name(found[-1].name, sealed_by) if more else None
     return PipelineResults({each.name.removeprefix(LAKE): Raw(each.body) for each in found}, last)
+
+
+@metrics.add("GET", "/v1/lake", "Get the jobs of the lake", LakeView, extent=Extent.STORE,
+             scoped=False)  # fmt: skip
+async def get_lake(call: RequestContext) -> LakeView:
+    """Says whether this server can run the pipeline, and shows the last jobs of this process."""
+    jobs = call.service.lake_jobs
+    reason = jobs.explain_missing()
+    return LakeView(not reason, reason, [make_lake_job_view(job) for job in jobs.jobs.values()])
+
+
+@metrics.add("POST", "/v1/lake/run", "Run the pipeline", LakeJobView, status=202,
+             right=Right.MANAGE, extent=Extent.STORE, scoped=False)  # fmt: skip
+async def run_pipeline(call: RequestContext) -> LakeJobView:
+    """Starts `penstock pipeline run` on this server, unless it runs already."""
+    return make_lake_job_view(call.service.lake_jobs.run_pipeline(call.caller.subject))
+
+
+@metrics.add("POST", "/v1/lake/backtest", "Backtest a routing rule", LakeJobView, status=202,
+             takes=NewBacktest, right=Right.MANAGE, extent=Extent.STORE,
+             example={"rule": {"queue": "mail", "when": "message.priority > 5",
+                               "do": [{"route": "mail-vip"}]}, "since": "30d"})  # fmt: skip
+async def backtest_rule(call: RequestContext, new: NewBacktest) -> LakeJobView:
+    """Starts `penstock rule backtest` on this server. Nothing is written."""
+    rule = make_rule(new.name, call.scope, new.rule)
+    check_rule(rule)
+    parse_seconds(new.since)
+    fields = {**msgspec.to_builtins(new.rule), "name": new.name}
+    jobs, subject = call.service.lake_jobs, call.caller.subject
+    return make_lake_job_view(jobs.run_backtest(fields, new.since, call.scope, subject))
+
+
+def make_lake_job_view(job: LakeJob) -> LakeJobView:
+    return LakeJobView(
+        kind=job.kind,
+        state=job.state,
+        started_by=job.started_by,
+        started_at=to_datetime(job.started_at),
+        ended_at=to_optional_datetime(job.ended_at),
+        output=job.output,
+        result=job.result,
+    )
 
 
 @alerts.add("GET", "/v1/alerts", "List alerts", AlertsView, right=Right.MANAGE, extent=Extent.SCOPE)

@@ -1,0 +1,39 @@
+"""The pipeline and a backtest that people start on a page."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.cli.terminal import until
+from tests.http.served import Served, served
+
+
+def wait_for_end(server: Served, kind: str) -> Any:
+    def find() -> Any:
+        jobs = {job["kind"]: job for job in server.get("/v1/lake").json["jobs"]}
+        return jobs[kind] if jobs[kind]["state"] != "running" else None
+
+    return until(find)
+
+
+def test_the_server_runs_the_pipeline_and_a_backtest(tmp_path: Path) -> None:
+    with served(f"sqlite:///{tmp_path}/queue.db", tmp_path, "--lake", tmp_path / "lake") as server:
+        assert server.post("/v1/queues", {"name": "orders"}).status == 201
+        for total in (5, 900):
+            server.publish("orders", {"total": total})
+        assert server.get("/v1/lake").json["available"] is True
+        begun = server.post("/v1/lake/run")
+        assert (begun.status, begun.json["state"]) == (202, "running")
+        again = server.post("/v1/lake/run")
+        assert (again.status, again.code) == (409, "BUSY")
+        ended = wait_for_end(server, "pipeline")
+        assert ended["state"] == "done", ended["output"]
+        rule = {"queue": "orders", "when": "message.body.total > 500.0",
+                "do": [{"set": {"priority": 5}}]}  # fmt: skip
+        given = {"rule": rule, "name": "large", "since": "1d"}
+        assert server.post("/v1/lake/backtest", given).status == 202
+        ended = wait_for_end(server, "backtest")
+        assert ended["state"] == "done", ended["output"]
+        result = ended["result"]
+        assert (result["rule"], result["matched"], result["queues"]) == ("large", 1, {"orders": 1})
+        wrong = server.post("/v1/lake/backtest", {**given, "since": "soon"})
+        assert wrong.status == 422
