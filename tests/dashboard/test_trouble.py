@@ -79,6 +79,25 @@ def test_a_page_without_a_network_says_so_and_recovers(busy: Served, open_page: 
     expect(page.get_by_text("The server cannot be reached.")).to_have_count(0)
 
 
+def test_a_store_that_is_away_is_named_and_comes_back(
+    postgres_server: Postgres, folder: Path, open_page: OpenPage
+) -> None:
+    url = postgres_server.create_database()
+    database = url.rpartition("/")[2].partition("?")[0]
+    with served(url, folder) as server:
+        server.post("/v1/queues", {"name": "orders"})
+        page = open_page(server, "#/queues/orders", strict=False)
+        expect(page.get_by_label("Attempts")).to_be_visible()
+        postgres_server.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+        ended = f"pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+        postgres_server.execute(f"SELECT {ended}")
+        page.goto(re.sub("#.*", "#/workers", page.url))
+        expect(page.get_by_role("alert").first).to_contain_text("store")
+        postgres_server.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
+        page.get_by_role("button", name="Try again").first.click()
+        expect(page.get_by_text("No worker is running")).to_be_visible()
+
+
 def test_an_ended_session_asks_to_sign_in_and_keeps_the_address(
     folder: Path, open_page: OpenPage
 ) -> None:
@@ -163,6 +182,34 @@ def test_strange_names_are_shown_and_lead_to_their_message(
     page.go_back()
     page.get_by_role("link", name="order/90017%20.json").click()
     expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(1)
+
+
+def test_columns_are_chosen_and_kept(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue()
+    busy.publish(queue, correlation_id="order-7")
+    page = open_page(busy, f"#/messages?filter=queue:{queue}")
+    expect(page.get_by_role("columnheader", name="Type")).to_be_visible()
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_label("Correlation").check()
+    page.get_by_label("Type").uncheck()
+    expect(page.get_by_role("gridcell", name="order-7")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("gridcell", name="order-7")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Type")).to_have_count(0)
+
+
+def test_related_messages_are_a_graph_of_links(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue()
+    first, second, third = (
+        busy.publish(queue, type=name, correlation_id=f"trip-{queue}")
+        for name in ("trip.book", "trip.pay", "trip.tell")
+    )
+    page = open_page(busy, f"#/message/{second}")
+    graph = page.get_by_role("group", name=f"Messages related to {second}: 3")
+    expect(graph.get_by_role("link")).to_have_count(3)
+    graph.get_by_role("link", name=f"tell {third}: ready").click()
+    expect(page.get_by_role("heading", name=third)).to_be_visible()
+    expect(page.get_by_role("link", name=f"book {first}: ready")).to_be_visible()
 
 
 def test_a_view_is_saved_found_and_deleted(busy: Served, open_page: OpenPage) -> None:
