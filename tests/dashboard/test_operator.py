@@ -83,8 +83,7 @@ def test_an_operator_finds_why_a_message_is_not_running(
     operator.visit("Messages")
     filter_bar = page.get_by_role("combobox")
     operator.write(filter_bar, f"queue:{queue}")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Enter")
+    filter_bar.press("Enter")
     expect(page.get_by_role("row").filter(has_text=id)).to_have_count(1)
     if hand == "keyboard":
         page.keyboard.press("Escape")

@@ -69,7 +69,8 @@ class Sampler:
             QueueLine(
                 queue,
                 {place: count for (id, place), count in depths.items() if id == queue.id},
-                (now - since[queue.id]) / MICROS_PER_SECOND if queue.id in since else None,
+                # A message may have become ready after `now` was read.
+                max(0, now - since[queue.id]) / MICROS_PER_SECOND if queue.id in since else None,
                 done[queue.id] / RATE_WINDOW_S,
                 failed[queue.id] / RATE_WINDOW_S,
                 [worker for worker in workers if queue.name in worker.queues],
