@@ -92,10 +92,8 @@ class ServerState:
         proxies: TrustedProxies | None = None,
         cors: CorsPolicy | None = None,
         agents: bool = True,
-        lake_jobs: LakeJobs | None = None,
     ) -> None:
         self.store = store
-        self.lake_jobs = lake_jobs or LakeJobs()
         self.room = room
         self.gate = gate or OpenAuthenticator()
         self.proxies = proxies
@@ -150,6 +148,7 @@ class ServerState:
     def make_followers(self) -> None:
         self.figures = LiveFigures(self.store, self.directory, self.counts)
         self.last_hour = LastHour()
+        self.lake_jobs = LakeJobs()
         events = (self.store, self.directory, self.hub, self.outages)
         self.lease_watcher = LeaseWatcher(*events)
         self.wait_follower = WaitTail(*events)
@@ -284,7 +283,7 @@ async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
             gate=(OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)),
             cors=CorsPolicy(origins) if origins else None,
             proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,
-            lake_jobs=LakeJobs(options.url, options.lake),
         )
+        service.lake_jobs = LakeJobs(options.url, options.lake)
         async with service.sender, service.callbacks, service.notices, service.runner:
             yield service
