@@ -79,25 +79,6 @@ def test_a_page_without_a_network_says_so_and_recovers(busy: Served, open_page: 
     expect(page.get_by_text("The server cannot be reached.")).to_have_count(0)
 
 
-def test_a_store_that_is_away_is_named_and_comes_back(
-    postgres_server: Postgres, folder: Path, open_page: OpenPage
-) -> None:
-    url = postgres_server.create_database()
-    database = url.rpartition("/")[2].partition("?")[0]
-    with served(url, folder) as server:
-        server.post("/v1/queues", {"name": "orders"})
-        page = open_page(server, "#/queues/orders", strict=False)
-        expect(page.get_by_label("Attempts")).to_be_visible()
-        postgres_server.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
-        ended = f"pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
-        postgres_server.execute(f"SELECT {ended}")
-        page.goto(re.sub("#.*", "#/workers", page.url))
-        expect(page.get_by_role("alert").first).to_contain_text("store")
-        postgres_server.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
-        page.get_by_role("button", name="Try again").first.click()
-        expect(page.get_by_text("No worker is running")).to_be_visible()
-
-
 def test_an_ended_session_asks_to_sign_in_and_keeps_the_address(
     folder: Path, open_page: OpenPage
 ) -> None:
