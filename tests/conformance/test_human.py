@@ -190,7 +190,7 @@ async def test_the_state_of_a_removed_step_is_deleted(stage: Stage) -> None:
     agent = HumanReminder(stage.store, stage.broker.directory, "test")
     await agent.tick()
     assert len(await stage.store.documents("inbox")) == 2
-    await stage.travel(8 * 86_400)
+    await stage.travel(91 * 86_400)
     await Pruner(stage.store, stage.broker.directory, "test").tick()
     await agent.tick()
     assert [each.name for each in await stage.store.documents("inbox")] == [str(kept)]
