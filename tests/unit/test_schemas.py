@@ -14,8 +14,15 @@ from penstock.broker.schemas.registry import read_schema_text
 from penstock.errors import InvalidInput
 from penstock.model.schemas import Compatibility
 from penstock.rules.schema_compat import compare_versions
+from penstock.rules.schema_cost import has_countless_errors
 from penstock.rules.schema_draft import infer_schema
-from penstock.rules.schemas import compile_schema, decode_json, find_mismatches
+from penstock.rules.schemas import (
+    COUNTLESS,
+    compile_schema,
+    decode_json,
+    find_mismatches,
+    parse_schema,
+)
 
 ITEM: dict[str, Any] = {
     "type": "object",
@@ -42,6 +49,26 @@ ORDER: dict[str, Any] = {
             {"allOf": [{"pattern": "a"}] * 199 + [{"patternProperties": {"b": {}, "c": {}}}]},
             "201 patterns; at most 200",
         ),
+        (
+            {
+                "$defs": {
+                    **{f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(12)},
+                    "d12": {"type": "string"},
+                },
+                "$ref": "#/$defs/d0",
+            },
+            "at /.defs/d.*same schema again and again",
+        ),
+        (
+            {
+                "$defs": {
+                    f"d{n}": {"allOf": [{"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}}}] * 2}
+                    for n in range(12)
+                },
+                "$ref": "#/$defs/d0",
+            },
+            "same schema again and again",
+        ),
         (b"{", "not valid JSON"),
         (b"[]", "object or a boolean"),
     ],
@@ -57,6 +84,34 @@ def test_a_schema_may_be_recursive() -> None:
     assert find_mismatches(validator, b'{"name": 1, "child": {"name": 2}}') == ()
     (found,) = find_mismatches(validator, b'{"name": 1, "child": {"child": {"name": 1}}}')
     assert (found.pointer, found.keyword) == ("/child", "required")
+
+
+@pytest.mark.parametrize(
+    ("schema", "countless"),
+    [
+        ({"anyOf": [{"properties": {"a": {"$ref": "#"}}}, {"required": ["b"]}]}, False),
+        ({"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": ["b"]}] * 2}, True),
+        ({"oneOf": [{"items": {"$ref": "#x"}}, {"items": [{"$ref": "#x"}]}], "$anchor": "x"}, True),
+        ({"oneOf": [{"properties": {"t": {"const": n}}} for n in range(2_000)]}, False),
+        ({"$ref": "#"}, False),
+        (True, False),
+    ],
+)
+def test_alternatives_that_contain_themselves_have_countless_errors(
+    schema: Any, countless: bool
+) -> None:
+    assert parse_schema(msgspec.json.encode(schema)) == schema
+    assert has_countless_errors(schema) is countless
+
+
+def test_countless_mismatches_are_one() -> None:
+    schema = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": ["b"]}] * 2}
+    body: dict[str, Any] = {}
+    for _ in range(10):
+        body = {"a": body, "b": 1}
+    validator = compile_schema(schema)
+    assert find_mismatches(validator, msgspec.json.encode(body), countless=True) == (COUNTLESS,)
+    assert find_mismatches(validator, b'{"b": 1}', countless=True) == ()
 
 
 def test_a_mismatch_never_shows_the_value() -> None:

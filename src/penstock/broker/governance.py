@@ -103,7 +103,7 @@ def check_schemas(draft: Draft, queue: Queue, policy: Policy) -> None:
         return
     for schema in policy.find_schemas(queue, type):
         assert schema.validator is not None
-        if found := find_mismatches(schema.validator, body):
+        if found := find_mismatches(schema.validator, body, countless=schema.countless):
             raise make_mismatch_error(found, schema, draft, queue)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.broker.broadcast.fanout import NO_BROADCASTS, BroadcastPolicy, load_broadcasts
 from penstock.broker.documents import list_documents
@@ -14,6 +15,7 @@ from penstock.model.documents import Document
 from penstock.model.queue import Queue
 from penstock.model.schemas import BINDING, FORMAT, SCHEMA, Binding, Schema
 from penstock.rules.globs import match_glob
+from penstock.rules.schema_cost import has_countless_errors
 from penstock.rules.schemas import compile_schema, decode_json
 from penstock.store import Store
 
@@ -36,6 +38,8 @@ class BoundSchema(Struct, frozen=True):
     type: str
     reference: str
     validator: "Validator | None" = None
+    # True if listing what differs may take exponential time.
+    countless: bool = False
     problem: str = ""
 
 
@@ -82,22 +86,22 @@ class PolicyLoader:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.validators: dict[bytes, Validator] = {}
+        self.compiled: dict[bytes, BoundSchema] = {}
         self.rules = RuleLoader(store)
 
     async def load(self, queues: Mapping[QueueKey, Queue]) -> Policy:
         bound: dict[QueueKey, list[BoundSchema]] = {}
-        used: dict[bytes, Validator] = {}
+        used: dict[bytes, BoundSchema] = {}
         for document in await list_documents(self.store, BINDING):
             tenant, scope, queue, type = split_binding_name(document.name)
             schema = await self._load_schema(document, tenant, type, used)
             bound.setdefault((tenant, scope, queue), []).append(schema)
-        self.validators = used
+        self.compiled = used
         rules = await self.rules.load(queues)
         return Policy(bound, rules, await load_broadcasts(self.store, queues))
 
     async def _load_schema(
-        self, document: Document, tenant: str, type: str, used: dict[bytes, "Validator"]
+        self, document: Document, tenant: str, type: str, used: dict[bytes, BoundSchema]
     ) -> BoundSchema:
         """A schema that this process cannot read governs nevertheless: it refuses."""
         reference = ""
@@ -109,19 +113,23 @@ class PolicyLoader:
             stored = await self.store.document(SCHEMA, name)
             if stored is None:
                 raise CannotGovern("it was removed while it was read")
-            return BoundSchema(type, reference, self._compile(stored.body, used))
+            compiled = self._compile(stored.body, used)
+            return replace(compiled, type=type, reference=reference)
         except (PenstockError, msgspec.DecodeError) as error:
             problem = f"schema {reference or 'of its binding'} cannot be used: {error}"
             return BoundSchema(type, reference, problem=problem)
 
-    def _compile(self, body: bytes, used: dict[bytes, "Validator"]) -> "Validator":
-        validator = used.get(body) or self.validators.get(body)
-        if validator is None:
-            schema = decode_schema(body)
-            refuse_newer(schema.format)
-            validator = compile_schema(decode_json(bytes(schema.schema)))
-        used[body] = validator
-        return validator
+    def _compile(self, body: bytes, used: dict[bytes, BoundSchema]) -> BoundSchema:
+        """Returns the schema of a document, not yet bound to a type."""
+        found = used.get(body) or self.compiled.get(body)
+        if found is None:
+            stored = decode_schema(body)
+            refuse_newer(stored.format)
+            schema = decode_json(bytes(stored.schema))
+            validator, countless = compile_schema(schema), has_countless_errors(schema)
+            found = BoundSchema("", "", validator=validator, countless=countless)
+        used[body] = found
+        return found
 
 
 def refuse_newer(format: int) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from penstock.extras import require_extra
 from penstock.model.schemas import Compatibility
-from penstock.rules.schemas import escape
+from penstock.rules.schema_cost import escape
 
 if TYPE_CHECKING:
     from jsonschema_rs import CanonicalSchema

@@ -1,6 +1,6 @@
 """Compiles JSON Schemas, and finds where a body does not match one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import msgspec
 from penstock.errors import InvalidInput
 from penstock.extras import require_extra
 from penstock.model.schemas import Mismatch
+from penstock.rules.schema_cost import escape, list_children, refuse_exponential
 from penstock.rules.validation import clip, replace_surrogates
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ MAX_ERROR_LENGTH = 500
 MASK = "the value"
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 decode_json = msgspec.json.Decoder().decode
+COUNTLESS = Mismatch(
+    "", "schema", "the value fits none of the alternatives; there are too many to name what differs"
+)
 
 
 def parse_schema(text: bytes) -> Any:
@@ -42,6 +46,7 @@ def parse_schema(text: bytes) -> Any:
     if not isinstance(schema, dict | bool):
         raise InvalidInput("the schema must be a JSON object or a boolean")
     refuse_costly(schema)
+    refuse_exponential(schema)
     return schema
 
 
@@ -67,15 +72,6 @@ def count_patterns(pointer: str, value: Any) -> int:
     if pointer.endswith("/patternProperties"):
         return len(value) if isinstance(value, dict) else 0
     return 0
-
-
-def list_children(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
-    items: Iterable[tuple[object, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    return ((f"{pointer}/{escape(key)}", child) for key, child in items)
 
 
 def compile_schema(schema: Any) -> "Validator":
@@ -132,14 +128,21 @@ def find_part(schema: Any, path: Iterable[str | int]) -> Any:
     return schema
 
 
-def find_mismatches(validator: "Validator", body: bytes) -> tuple[Mismatch, ...]:
-    """Returns the first problems of a body, or nothing if it fits."""
+def find_mismatches(
+    validator: "Validator", body: bytes, *, countless: bool = False
+) -> tuple[Mismatch, ...]:
+    """Returns the first problems of a body, or nothing if it fits.
+
+    Countless problems are one: listing them would take too long.
+    """
     try:
         value = decode_json(body)
     except NOT_JSON:
         return (Mismatch("", "json", "the body is not valid JSON"),)
     if validator.is_valid(value):
         return ()
+    if countless:
+        return (COUNTLESS,)
     found = islice(validator.iter_errors(value), MAX_MISMATCHES)
     return tuple(make_mismatch(each) for each in found)
 
@@ -160,7 +163,3 @@ def make_pointer(path: Iterable[str | int]) -> str:
 def clip_pointer(pointer: str) -> str:
     kept = replace_surrogates(pointer)
     return kept if len(kept) <= MAX_POINTER_LENGTH else f"{kept[: MAX_POINTER_LENGTH - 3]}..."
-
-
-def escape(key: object) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")
