@@ -57,6 +57,22 @@ def test_an_error_names_the_rule_of_the_file_and_nothing_is_saved(terminal: Term
     assert "no rules" in terminal.call("rule", "list").out
 
 
+def test_rules_of_a_file_are_saved_together_or_not_at_all(terminal: Terminal) -> None:
+    for queue in "abc":
+        terminal.call("queue", "create", queue)
+    there = '[[rule]]\nname = "there"\nqueue = "a"\ndo = [{route = "b"}]\n'
+    back = '[[rule]]\nname = "back"\nqueue = "b"\ndo = [{route = "a"}]\n'
+    circle = terminal.call("rule", "add", write_rules(there + back), code=1).err
+    assert "closes a circle of routes without conditions" in circle
+    twice = terminal.call("rule", "add", write_rules(there + there), code=1).err
+    assert "rule 'there' is declared 2 times" in twice
+    assert "no rules" in terminal.call("rule", "list").out
+    terminal.call("rule", "add", write_rules(there))
+    # The circle is gone if the file changes the other rule as well.
+    elsewhere = there.replace('"b"', '"c"')
+    assert "saved there@2" in terminal.call("rule", "add", write_rules(back + elsewhere)).out
+
+
 def test_subscriptions_are_added_listed_and_deleted(terminal: Terminal) -> None:
     terminal.call("queue", "create", "events", "kind=broadcast")
     terminal.call("queue", "create", "orders")

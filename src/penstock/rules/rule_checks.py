@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -47,6 +48,17 @@ def parse_rule(given: "Rule | Mapping[str, Any]") -> Rule:
         raise InvalidInput(f"rule{describe_name(given)}: {explain_invalid(error)}") from None
     check_rule(rule)
     return rule
+
+
+@contextmanager
+def name_rule(name: object) -> Iterator[None]:
+    """Says in an error which rule it is about."""
+    try:
+        yield
+    except InvalidInput as error:
+        if name is None or clip(name) in str(error):
+            raise
+        raise InvalidInput(f"rule {clip(name)}: {error}") from None
 
 
 def describe_name(given: Mapping[str, Any]) -> str:

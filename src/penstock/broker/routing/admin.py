@@ -1,5 +1,6 @@
 """Manages routing rules: saves them after checks, keeps their versions, tries them on messages."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ from penstock.rules.rule_checks import (
     check_rule,
     check_targets,
     list_patterns,
+    name_rule,
     parse_rule,
 )
 from penstock.rules.validation import clip
@@ -87,15 +89,23 @@ class RuleAdmin:
 
     async def save(self, given: Rule | Mapping[str, Any]) -> StoredRule:
         """Creates the rule, or saves its next version. It applies within a second."""
-        rule = parse_rule(given)
-        await self.check(rule)
-        if list_patterns(rule):
-            await open_inbox_queue(self.store, self.directory, self.tenant, rule.scope)
+        (stored,) = await self.save_all((parse_rule(given),))
+        return stored
+
+    async def save_all(self, rules: Sequence[Rule]) -> list[StoredRule]:
+        """Saves rules together: all of them, or none."""
+        refuse_twins(rules)
+        for rule in rules:
+            with name_rule(rule.name):
+                await self.check(rule, DeclaredTopology({}, rules=rules))
+        for scope in {rule.scope for rule in rules if list_patterns(rule)}:
+            await open_inbox_queue(self.store, self.directory, self.tenant, scope)
         for _ in range(MAX_ATTEMPTS):
-            stored, change = await self.prepare(rule)
-            if await self._write(change):
-                return stored
-        raise Busy(f"rule {rule.name!r} is being changed by other requests; try again")
+            prepared = [await self.prepare(rule) for rule in rules]
+            if await self._write(merge_changes([change for _, change in prepared])):
+                return [stored for stored, _ in prepared]
+        names = ", ".join(repr(rule.name) for rule in rules)
+        raise Busy(f"rule {names} is being changed by other requests; try again")
 
     async def prepare(self, rule: Rule) -> tuple[StoredRule, Change]:
         """Makes the next version of a checked rule, and the change that saves it."""
@@ -127,11 +137,15 @@ class RuleAdmin:
         if list_patterns(rule):
             patterns = await self._read_patterns(rule.scope)
             check_patterns(rule, {**patterns, **declared.patterns}.get, self.allows)
-        others = [each.rule for each in await self._list_all()]
-        if len(others) >= MAX_RULES and not any(is_same(each, rule) for each in others):
-            raise InvalidInput(f"there are {MAX_RULES} rules already; delete one first")
+        stored = [each.rule for each in await self._list_all()]
+        known = {(each.scope, each.name): each for each in stored}
+        known |= {(each.scope, each.name): each for each in (*declared.rules, rule)}
+        if len(known) > MAX_RULES:
+            raise InvalidInput(
+                f"there would be {len(known)} rules; at most {MAX_RULES} are allowed"
+            )
         if rule.on is Trigger.PUBLISHED:
-            check_cycles(rule, [*others, *declared.rules], queues)
+            check_cycles(rule, known.values(), queues)
         return compiled
 
     async def list_rules(self, *, scope: str = "default") -> list[StoredRule]:
@@ -286,5 +300,19 @@ def make_version_name(rule_name: str, version: int) -> str:
     return f"{rule_name}@{version:09}"
 
 
-def is_same(one: Rule, other: Rule) -> bool:
-    return (one.scope, one.name) == (other.scope, other.name)
+def merge_changes(changes: Sequence[Change]) -> Change:
+    """Returns one change. Several first rules on ends make the same cursor."""
+    guards = {(each.kind, each.name): each for change in changes for each in change.guards}
+    return Change(
+        guards=tuple(guards.values()),
+        saves=tuple(each for change in changes for each in change.saves),
+        deletes=tuple(each for change in changes for each in change.deletes),
+        touch_directory=True,
+    )
+
+
+def refuse_twins(rules: Sequence[Rule]) -> None:
+    counts = Counter((rule.scope, rule.name) for rule in rules)
+    for (_, name), count in counts.items():
+        if count > 1:
+            raise InvalidInput(f"rule {name!r} is declared {count} times")

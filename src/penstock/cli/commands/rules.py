@@ -1,8 +1,7 @@
 """The `rule` commands."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from penstock.cli.output import format_clock, print_json, print_json_lines, prin
 from penstock.errors import InvalidInput
 from penstock.model.routing import Action, Rule, RuleCoverage, RuleTest, StoredRule
 from penstock.rules.durations import parse_seconds
-from penstock.rules.rule_checks import parse_rule
-from penstock.rules.validation import clip
+from penstock.rules.rule_checks import name_rule, parse_rule
 
 last_option = click.option(
     "--last", default=1_000, show_default=True, type=click.IntRange(1, 10_000),
@@ -57,17 +55,6 @@ def read_rules(path: Path, scope: str) -> list[Rule]:
     return rules
 
 
-@contextmanager
-def name_rule(name: object) -> Iterator[None]:
-    """Say in an error which rule of the file it is about."""
-    try:
-        yield
-    except InvalidInput as error:
-        if name is None or clip(name) in str(error):
-            raise
-        raise InvalidInput(f"rule {clip(name)}: {error}") from None
-
-
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -81,13 +68,7 @@ def add(session: CommandContext, file: Path) -> None:
     """
     rules = read_rules(file, session.scope)
 
-    async def work(broker: Broker) -> list[StoredRule]:
-        for each in rules:
-            with name_rule(each.name):
-                await broker.rules.check(each)
-        return [await broker.rules.save(each) for each in rules]
-
-    saved = session.run(work, create=True)
+    saved = session.run(lambda broker: broker.rules.save_all(rules), create=True)
     if session.as_json:
         print_json_lines(map(describe_rule, saved))
     else:
