@@ -17,7 +17,7 @@ from penstock.rules.explain import Cause, CauseCode
 from penstock.wire.fields import (
     Id,
     Json,
-    Name,
+    QueueName,
     Time,
     Word,
     encode_body,
@@ -133,7 +133,7 @@ class RedriveFilter(
 
     ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
     state: Literal["dead", "failed", "expired", "cancelled", "completed"] = "dead"
-    queue: Name | None = None
+    queue: QueueName | None = None
     type: Word | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = MAX_BATCH
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None

@@ -18,8 +18,8 @@ from penstock.rules.items import find_successor
 from penstock.rules.masking import list_hidden, mask_record, mask_result
 from penstock.wire.fields import (
     Cursor,
-    Name,
     PageLimit,
+    QueueName,
     Reference,
     Word,
     decode_body,
@@ -47,7 +47,7 @@ POLL_INTERVAL_S = 1.0
 @messages.add("GET", "/v1/messages", "List messages", MessagePage)
 async def list_messages(
     call: RequestContext,
-    queue: Name | None = None,
+    queue: QueueName | None = None,
     state: State | None = None,
     type: Word | None = None,
     correlation_id: Word | None = None,
