@@ -35,6 +35,9 @@ def test_a_rule_with_a_mistake_is_refused_with_its_place(server: Served) -> None
     refused = server.ask("PUT", "/v1/rules/bad", rule)
     assert refused.status == 422
     assert "when: line 1, column 18: found no matching overload" in refused.json["error"]["message"]
+    inside = {"do": [{"callback": "http://169.254.169.254/latest"}]}
+    refused = server.ask("PUT", "/v1/rules/bad", inside)
+    assert "callback: the address is not public" in refused.json["error"]["message"]
     missing = server.ask("PUT", "/v1/rules/bad", {"do": [{"route": "nowhere"}]})
     assert missing.status == 404
     assert server.get("/v1/rules/bad").status == 404

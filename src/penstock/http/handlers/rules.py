@@ -74,9 +74,11 @@ async def list_rule_versions(call: RequestContext, name: Name) -> RuleViews:
            extent=Extent.SCOPE, example=EXAMPLE)  # fmt: skip
 async def save_rule(call: RequestContext, name: Name, new: NewRule) -> RuleView:
     """Saves the next version. The rule acts with the rights of the caller."""
-    return make_rule_view(
-        await get_rules(call, Right.MANAGE).save(make_rule(name, call.scope, new))
-    )
+    admin, rule = get_rules(call, Right.MANAGE), make_rule(name, call.scope, new)
+    for action in rule.do:
+        if action.callback is not None:
+            call.service.limits.reach.refuse("callback", action.callback)
+    return make_rule_view(await admin.save(rule))
 
 
 @rules.add("POST", "/v1/rules/{name}/enable", "Enable a routing rule", RuleView,
