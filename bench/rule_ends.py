@@ -18,6 +18,7 @@ from penstock import stores
 from penstock.agents.rule_follower import RuleFollower
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
+from penstock.errors import StoreBusy, StoreUnreachable
 from penstock.model.message import Draft
 from penstock.model.store_types import Completion, Cursor
 from penstock.store import Store
@@ -57,7 +58,11 @@ async def follow(url: str) -> None:
         agent = RuleFollower(store, QueueCache(store), "bench")
         print("ready", flush=True)
         while True:
-            wait = await agent.tick()
+            try:
+                wait = await agent.tick()
+            except (StoreBusy, StoreUnreachable):
+                # The runner of agents tries again after a pause, too.
+                wait = agent.every
             await asyncio.sleep(wait)
 
 

@@ -49,6 +49,7 @@ class EndEvaluation:
             causation_id=str(row.id),
         )
         self.routing = Routing([], [], [], [], [])
+        self.facts: object = None
 
     def evaluate(self) -> list[Entry]:
         """Returns the messages to publish."""
@@ -56,10 +57,9 @@ class EndEvaluation:
         rules = self.policy.rules.find_book(self.queue).find(
             self.trigger, self.queue.name, self.draft.type
         )
-        facts = self._bind(rules.reads)
         for rule in filter(self._is_active, rules):
             try:
-                if not self._matches(rule, facts):
+                if not self._matches(rule, rules.reads):
                     continue
                 if stops(self.draft.path, rule):
                     self.routing.loops.append((rule.name, self.queue.id))
@@ -79,13 +79,18 @@ class EndEvaluation:
         return seen and not self.policy.rules.monitor.is_suspended(rule.stored)
 
     def _bind(self, reads: frozenset[str]) -> object:
-        values = make_values(self.draft, self.queue, reads)
-        add_end_values(values, self.row.id, self.row)
-        return get_engine().bind(values, self.trigger)
+        """Returns the message as conditions see it."""
+        if self.facts is None:
+            values = make_values(self.draft, self.queue, reads)
+            add_end_values(values, self.row.id, self.row)
+            self.facts = get_engine().bind(values, self.trigger)
+        return self.facts
 
-    def _matches(self, rule: CompiledRule, facts: object) -> bool:
+    def _matches(self, rule: CompiledRule, reads: frozenset[str]) -> bool:
+        if rule.condition is None:
+            return True
         try:
-            return rule.condition is None or rule.condition.test(facts)
+            return rule.condition.test(self._bind(reads))
         except FieldMissing:
             self.routing.missing.append(rule.name)
             return False
