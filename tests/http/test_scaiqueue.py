@@ -8,6 +8,11 @@ from tests.cli.terminal import until
 from tests.http.served import Later, Served, Stream
 
 
+@pytest.fixture(scope="session")
+def server(every_server: Served) -> Served:
+    return every_server
+
+
 @pytest.fixture
 def queue(server: Served) -> str:
     return server.queue("scaiqueue")
@@ -248,3 +253,83 @@ def test_a_subscription_that_replays_a_message_learns_that_it_is_a_duplicate(
     assert server.post("/v1/seen", asked).json == {"duplicate": True, "id": message["id"]}
     assert server.post("/v1/seen", {**asked, "key": ""}).status == 422
     assert server.post("/v1/seen", {**asked, "queue": f"{queue}/none"}).status == 404
+
+
+def test_under_a_paused_scope_a_claim_is_empty(server: Served) -> None:
+    scope = f"scope-{server.queue()}"
+    server.post("/v1/scopes", {"name": scope})
+    server.put("/v1/queues/q", {}, scope=scope)
+    server.post("/v1/publish", {"queue": "q"}, scope=scope)
+    claim = {"queues": [{"queue": "q"}]}
+    assert server.post(f"/v1/scopes/{scope}/pause").status == 200
+    assert server.post("/v1/claim", claim, scope=scope).json["messages"] == []
+    assert server.post(f"/v1/scopes/{scope}/resume").status == 200
+    assert len(server.post("/v1/claim", claim, scope=scope).json["messages"]) == 1
+
+
+def test_what_a_consumer_left_behind_is_claimable_after_its_visibility_timeout(
+    server: Served, queue: str
+) -> None:
+    id = server.publish(queue)
+    assert server.claim(queue, visibility_timeout_s=1)[0]["id"] == id
+    until(lambda: server.claim(queue) != [])
+    shown = server.message(id)
+    assert (shown["state"], shown["deliveries"]) == ("claimed", 2)
+
+
+def test_a_copy_that_fails_leaves_the_others_completed(server: Served) -> None:
+    queue = server.queue(consumer_mode="broadcast")
+    for name in "abc":
+        path = f"/v1/queues/{queue}/subscriptions/{name}"
+        assert server.put(path, {"settings": {"max_attempts": 1}}).status == 200
+    server.publish(queue, {"n": 1})
+    copies = {name: server.claim_one(f"{queue}/{name}") for name in "abc"}
+    for name, copy in copies.items():
+        verb = "nack" if name == "b" else "complete"
+        assert server.post(f"/v1/{verb}", {"token": copy["token"]}).status == 200
+    states = [server.state(copy["id"]) for copy in copies.values()]
+    assert states == ["completed", "dead", "completed"]
+    (dead,) = server.get("/v1/messages", queue=f"{queue}/b", state="dead").json["messages"]
+    assert dead["id"] == copies["b"]["id"]
+    redriven = server.post("/v1/redrive", {"queue": f"{queue}/b"})
+    assert redriven.json["redriven"] == 1
+    assert server.claim_one(f"{queue}/b")["body"] == {"n": 1}
+
+
+def test_a_premium_order_is_routed_by_the_first_rule_only(server: Served) -> None:
+    orders, premium, other = (server.queue() for _ in range(3))
+    for order, target in ((1, premium), (2, other)):
+        rule = {
+            "queue": orders,
+            "order": order,
+            "when": "message.labels.customer_tier == 'premium'",
+            "do": [{"route": target}],
+        }
+        assert server.put(f"/v1/rules/{orders}-{order}", rule).status == 200
+    message = {"queue": orders, "labels": {"customer_tier": "premium"}, "correlation_id": "c"}
+    published = server.post("/v1/publish", message).json
+    assert published["routed"] == [premium]
+    taken = server.claim_one(premium)
+    assert (taken["id"], taken["correlation_id"]) == (published["id"], "c")
+    assert taken["causation_id"] == f"rule:{orders}-1@1"
+    assert server.claim(orders) == server.claim(other) == []
+
+
+def test_a_rule_routes_to_another_scope_only_with_its_trust(server: Served) -> None:
+    orders, scope = server.queue(), f"scope-{server.queue()}"
+    server.post("/v1/scopes", {"name": scope})
+    server.put("/v1/queues/inbox", {}, scope=scope)
+    path, trust = f"/v1/rules/{orders}", f"/v1/trusts/{scope}/default"
+    rule = {"queue": orders, "do": [{"route": f"{scope}:inbox"}]}
+    refused = server.put(path, rule)
+    assert (refused.status, refused.code) == (403, "FORBIDDEN")
+    assert server.get(path).status == 404
+    assert server.put(trust, {"grants": ["publish:inbox"]}).status == 200
+    assert server.put(path, rule).status == 200
+    server.publish(orders)
+    claim = {"queues": [{"queue": "inbox"}]}
+    assert len(server.post("/v1/claim", claim, scope=scope).json["messages"]) == 1
+    assert server.ask("DELETE", trust).status == 204
+    until(lambda: bool(server.get(path).json.get("suspended")))
+    server.publish(orders)
+    assert len(server.claim(orders)) == 1
