@@ -27,6 +27,17 @@ async def test_a_key_is_seen_once_its_message_is_completed_and_only_in_its_queue
     assert await seen("events/b", "order-7") is None
 
 
+async def test_a_key_is_found_in_a_store_of_many_queues(stage: Stage) -> None:
+    # Some stores write the numbers of queues in hexadecimal.
+    for number in range(20):
+        await stage.queue(f"q{number}")
+    for number in range(20):
+        await stage.publish(queue=f"q{number}")
+        message = await stage.take(f"q{number}")
+        await stage.broker.complete(message, seen=["k"])
+        assert await stage.broker.seen(f"q{number}", "k") == message.id
+
+
 async def test_a_run_that_fails_or_has_lost_its_lease_records_nothing(stage: Stage) -> None:
     await stage.publish()
     message = await stage.take()

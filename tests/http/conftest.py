@@ -1,7 +1,6 @@
-"""Servers on the stores, mostly SQLite and PostgreSQL, one for all tests of a process."""
+"""Servers on a SQLite file and on PostgreSQL, one for all tests of a process."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +11,7 @@ from tests.http.served import SENDING, Served, served
 from tests.servers.places import memory
 
 STORES = ("sqlite", "postgres")
-EVERY_STORE = (*STORES, "mariadb", "redis")
+OTHER_STORES = ("mariadb", "redis")
 
 
 @pytest.fixture(scope="session")
@@ -28,15 +27,13 @@ class Kept:
     def __init__(self) -> None:
         self.urls: dict[str, str] = {}
         self.servers: dict[str, Served] = {}
-        self.databases = ExitStack()
 
     def url(self, request: pytest.FixtureRequest, folder: Path, name: str) -> str:
         if request.param == "sqlite":
             return f"sqlite:///{folder}/{name}.db"
-        if (key := f"{request.param} {name}") not in self.urls:
-            database = request.getfixturevalue(f"{request.param}_server").database()
-            self.urls[key] = self.databases.enter_context(database)
-        return self.urls[key]
+        if name not in self.urls:
+            self.urls[name] = request.getfixturevalue("postgres_server").create_database()
+        return self.urls[name]
 
     def server(self, url: str, folder: Path, *words: object) -> Served:
         if url not in self.servers:
@@ -56,7 +53,6 @@ def kept() -> Iterator[Kept]:
     yield kept
     for server in kept.servers.values():
         server.end()
-    kept.databases.close()
 
 
 @pytest.fixture(scope="session", params=STORES)
@@ -69,10 +65,20 @@ def server(store: str, folder: Path, kept: Kept) -> Served:
     return kept.server(store, folder)
 
 
-@pytest.fixture(scope="session", params=EVERY_STORE)
-def every_server(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> Served:
-    """A server on each of the four stores in turn."""
-    return kept.server(kept.url(request, folder, "queue"), folder)
+@pytest.fixture(scope="module", params=(*STORES, *OTHER_STORES))
+def every_server(
+    request: pytest.FixtureRequest,
+    folder: Path,
+    kept: Kept,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Served]:
+    """A server on each of the four stores in turn. The others have tests that empty them."""
+    if request.param in STORES:
+        yield kept.server(kept.url(request, folder, "queue"), folder)
+        return
+    store = request.getfixturevalue(f"{request.param}_server")
+    with store.database() as url, served(url, tmp_path_factory.mktemp("every")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session", params=STORES)

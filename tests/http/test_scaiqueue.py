@@ -8,7 +8,7 @@ from tests.cli.terminal import until
 from tests.http.served import Later, Served, Stream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(every_server: Served) -> Served:
     return every_server
 
@@ -330,6 +330,6 @@ def test_a_rule_routes_to_another_scope_only_with_its_trust(server: Served) -> N
     claim = {"queues": [{"queue": "inbox"}]}
     assert len(server.post("/v1/claim", claim, scope=scope).json["messages"]) == 1
     assert server.ask("DELETE", trust).status == 204
-    until(lambda: bool(server.get(path).json.get("suspended")))
-    server.publish(orders)
+    until(lambda: "routed" not in server.post("/v1/publish", {"queue": orders}).json)
+    assert server.get(path).json["suspended"]
     assert len(server.claim(orders)) == 1

@@ -53,7 +53,7 @@ end
 local function record_seen(place, text)
     if not seen[place] then return end
     local expires = whole(now + window)
-    local prefix = format('%08x:', tonumber(lease_of(ids[place], text).queue))
+    local prefix = lease_of(ids[place], text).queue .. ':'
     for _, key in ipairs(seen[place]) do
         call('HSET', dedup, prefix .. key, ids[place] .. ' 00 ' .. expires)
         call('ZADD', dedup_until, expires, prefix .. key)
