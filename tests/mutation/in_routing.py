@@ -69,9 +69,8 @@ ROUTING = (
              "_catch_up", "return await self.store.advance(change) is not None",
              "return (await self.store.advance(Change(entries=change.entries)), await"
              " self.store.advance(replace(change, entries=())))[1] is not None", CRASHES),
-    Mutation("conditions_that_fail_hide_their_neighbours", "rules/rule_book.py", "may_match",
-             "except (FieldMissing, EvaluationError):",
-             "except (FieldMissing, EvaluationError):\n            return False", UNIT),
+    Mutation("all_conditions_of_a_group_must_hold", "rules/cel.py", "compile_any",
+             '" || ".join(', '" && ".join(', UNIT),
     Mutation("unread_fields_are_read", "rules/cel.py", "find_read_fields",
              "ALL_FIELDS if len(found) != len(WORD.findall(text)) else ", "", UNIT),
     Mutation("alike_whatever_the_body", "rules/rule_book.py", "make_reader",
