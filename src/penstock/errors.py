@@ -183,7 +183,7 @@ class SignalsFull(Refused):
 
 
 class ChildRefused(Refused):
-    """One of the messages that a wait or a step publishes was refused; nothing was written."""
+    """A message that a wait or a step publishes was refused. Nothing was written."""
 
     code = "CHILD_REFUSED"
 

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 class Portal:
     def __init__(self) -> None:
-        # By process id: a forked child must not inherit a lock that a thread of its parent held.
+        # Keyed by process id: a forked child must not inherit a lock that a thread of its parent
+        # held.
         self.locks: dict[int, threading.Lock] = {}
         self.loops: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
 

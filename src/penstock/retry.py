@@ -1,4 +1,4 @@
-"""How often and how long each path retries: one policy per path, all of them here.
+"""Retry policies: attempts, delays and deadlines of every path.
 
 A path has one loop. What it calls does not retry on its own, so that bounds never multiply: a
 store verb runs one transaction per attempt, and the loop around it counts conflicts, locked rows
@@ -99,9 +99,9 @@ DELETE_QUEUE = RetryPolicy(attempts=10_000, delay=0.0, deadline=60.0)
 
 # Background loops run until they are stopped; their delay is what bounds them.
 
-# Of a worker: results, renewals and marks, which hold leases.
+# Workers: results, renewals and marks, which hold leases.
 LEASE_RETRY_DELAY_S = 0.5
-# Of a worker: claims and other steps. Of a store: the connection on which notices arrive.
+# Workers: claims and other steps. Stores: the connection on which notices arrive.
 LOOP_RETRY_DELAY_S = 1.0
 
 # Other paths.

@@ -20,7 +20,7 @@ class StoreActivity(Protocol):
     async def recent(
         self, after: int, limit: int, beyond: Cursor | None = None
     ) -> list[HistoryRow]:
-        """Reads recent history, without what the feed up to `beyond` has told.
+        """Reads recent history, without rows that the feed up to `beyond` has returned.
 
         Rows may repeat or come late.
         """

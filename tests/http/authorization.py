@@ -16,7 +16,7 @@ from penstock.http.asgi import AsgiApp
 from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.context import RESPONDER_EXTENSION
-from penstock.http.handlers.claim import held_lock
+from penstock.http.handlers.claim import make_lock
 from penstock.http.state import ServerLimits, ServerState
 from penstock.model.human import HumanPattern, HumanSpec
 from penstock.model.message import NEVER, Draft, SettleReject
@@ -218,7 +218,7 @@ class World:
         )
         (message,) = taken.messages
         holder = who.holder if who.tenant == place.tenant else f"{place.tenant}/key:1"
-        return self.service.tokens.sign(held_lock(message), holder)
+        return self.service.tokens.sign(make_lock(message), holder)
 
     async def bulk_action(self, place: Place) -> int:
         """An action of an operator, and no other that is active."""

@@ -15,13 +15,13 @@ from penstock.errors import StoreUnreachable
 from penstock.http.events import lease_watcher
 from penstock.http.events.frames import KEEPALIVE
 from penstock.http.events.hub import (
-    WOKEN_AT_ONCE,
+    MAX_WOKEN_PER_TURN,
     EncodedEvent,
     Event,
+    EventKeepalive,
     EventListener,
     Filter,
     Hub,
-    WakeSignal,
 )
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryReader, HistoryTail, ResumePoint
@@ -57,7 +57,7 @@ async def test_a_live_event_has_the_id_of_what_was_told_before_it() -> None:
     listener = hub.listen(Filter("default"))
     hub.announce(EncodedEvent(EVENT, "default"), 7)
     hub.cursor = "7-2"
-    hub.tell([EncodedEvent(EVENT, "default"), EncodedEvent(EVENT, "default", "5-2")])
+    hub.send([EncodedEvent(EVENT, "default"), EncodedEvent(EVENT, "default", "5-2")])
     frames = (await listener.read()).decode().split("\n\n")
     ids = [line for frame in frames for line in frame.splitlines() if line.startswith("id: ")]
     assert (listener.cursor, ids) == ("4-2", ["id: 4-2", "id: 7-2", "id: 5-2"])
@@ -80,7 +80,7 @@ async def test_events_that_were_read_before_an_error_are_read_again() -> None:
 async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> None:
     hub = Hub()
     listener, other = hub.listen(Filter("default")), hub.listen(Filter("other"))
-    hub.tell(EncodedEvent(EVENT, "default") for _ in range(1_001))
+    hub.send(EncodedEvent(EVENT, "default") for _ in range(1_001))
     assert (listener.lost.done(), len(listener.unread)) == (True, 0)
     assert (other.lost.done(), len(other.unread)) == (False, 0)
 
@@ -89,23 +89,23 @@ async def test_whoever_has_nothing_to_read_feels_a_pulse() -> None:
     hub = Hub()
     idle, busy = hub.listen(Filter("other")), hub.listen(Filter("default"))
     told = EncodedEvent(EVENT, "default")
-    hub.tell([told])
-    await WakeSignal(hub).tick()
+    hub.send([told])
+    await EventKeepalive(hub).tick()
     assert (await idle.read(), await busy.read()) == (KEEPALIVE, told.frame)
 
 
 async def test_a_crowd_is_told_over_several_turns_of_the_loop() -> None:
     """Others have their turn meanwhile."""
     hub = Hub()
-    crowd = [hub.listen(Filter("default")) for _ in range(3 * WOKEN_AT_ONCE)]
+    crowd = [hub.listen(Filter("default")) for _ in range(3 * MAX_WOKEN_PER_TURN)]
     told = EncodedEvent(EVENT, "default")
-    hub.tell([told, told])
+    hub.send([told, told])
     for turn in range(4):
-        assert sum(listener.news.is_set() for listener in crowd) == turn * WOKEN_AT_ONCE
+        assert sum(listener.news.is_set() for listener in crowd) == turn * MAX_WOKEN_PER_TURN
         await asyncio.sleep(0)
-    assert not hub.asleep
+    assert not hub.unwoken
     assert [await listener.read() for listener in crowd] == [told.frame * 2] * len(crowd)
-    hub.tell([told])
+    hub.send([told])
     assert [await listener.read() for listener in crowd] == [told.frame] * len(crowd)
 
 

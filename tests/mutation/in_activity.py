@@ -26,7 +26,7 @@ ACTIVITY_MUTATIONS = (
     rule("claims_before_are_told", "http/events/lease_watcher.py start",
          "for lease in leases:", "for lease in leases[:0]:", HUB),
     rule("claims_are_told_again", "http/events/lease_watcher.py compare",
-         "if (each.id, each.fence) not in told", "", HUB),
+         "if (each.id, each.fence) not in reported", "", HUB),
     rule("activity_shows_every_queue", "broker/activity/reader.py make_entries",
          "if row.queue_id in self.queues", "",
          "tests/http/test_activity.py::test_activity_is_told_in_pages_with_acts_for_who_may_see_them"),

@@ -16,12 +16,22 @@ import penstock
 
 ROOT = Path(__file__).parents[2]
 MODULES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.py")}
+TREES = {name: ast.parse(text) for name, text in MODULES.items()}
 HOST = re.compile(r"(?:https?|git|ssh)://(?:[^\s/@]*@)?([\w.-]+)(\S*)")
+# A docstring is a sentence or an imperative, never a fragment that begins like this.
+FRAGMENT = re.compile(r"(As|By|How|Of|That|Those|What|Where|Which|Who|Whoever|Whom|Whose)\b")
+PARAPHRASE = re.compile(r"\b(told|tells?|somebody|someone|nobody|whoever|whom|said so)\b", re.I)
+# Functions are named by verbs. These are public, or part of the Store protocol.
+PARTICIPLE = re.compile(
+    r"(chosen|drawn|found|given|held|kept|known|made|seen|told|[a-z]+[^e]ed)(_|$)"
+)
+NAMED = {"armed", "awaited_results", "expired_leases", "held", "listed", "named", "seen"}
+VAGUE = re.compile(r"(MOST|LOOK|LOOKS|LONGEST|PATIENCE|SOON|ENOUGH|TOGETHER|WHILE|HERE|OURS)")
 PRIVATE = re.compile(r"\.(corp|home|internal|intranet|lan|local)$")
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [name for name, text in MODULES.items() if not ast.get_docstring(ast.parse(text))] == []
+    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_module_is_longer_than_350_lines() -> None:
@@ -31,8 +41,8 @@ def test_no_module_is_longer_than_350_lines() -> None:
 def test_no_function_is_longer_than_40_lines() -> None:
     assert [
         f"{name}:{node.lineno} {node.name}"
-        for name, text in MODULES.items()
-        for node in ast.walk(ast.parse(text))
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if (node.end_lineno or 0) - node.lineno >= 40
     ] == []
@@ -41,11 +51,56 @@ def test_no_function_is_longer_than_40_lines() -> None:
 def test_class_names_are_unique() -> None:
     names = Counter(
         node.name
-        for text in MODULES.values()
-        for node in ast.walk(ast.parse(text))
+        for tree in TREES.values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def read_docstrings() -> Iterator[tuple[str, str]]:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, kinds) and (docstring := ast.get_docstring(node)):
+                yield f"{name}:{getattr(node, 'lineno', 1)}", docstring
+
+
+def test_no_docstring_is_a_fragment() -> None:
+    assert [f"{place} {text}" for place, text in read_docstrings() if FRAGMENT.match(text)] == []
+
+
+def test_docstrings_and_comments_use_plain_words() -> None:
+    written = [*read_docstrings()]
+    for name, text in MODULES.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.lstrip().startswith("#"):
+                written.append((f"{name}:{number}", line))
+    # An address in an example is no prose.
+    prose = ((place, re.sub(r"\S+@\S+", "", text)) for place, text in written)
+    assert [place for place, text in prose if PARAPHRASE.search(text)] == []
+
+
+def test_functions_are_not_named_by_participles() -> None:
+    assert [
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if PARTICIPLE.match(node.name) and node.name not in NAMED
+        if not any("property" in ast.unparse(each) for each in node.decorator_list)
+    ] == []
+
+
+def test_constants_say_what_they_limit() -> None:
+    assert [
+        f"{name}:{node.lineno} {target.id}"
+        for name, tree in TREES.items()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and VAGUE.fullmatch(target.id)
+    ] == []
 
 
 def test_no_module_silences_the_type_checker() -> None:

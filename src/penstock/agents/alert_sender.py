@@ -78,7 +78,7 @@ class AlertSender:
     def decide(
         self, alert: Alert, state: AlertState, found: list[Anomaly], now: Moment
     ) -> AlertState | None:
-        """Returns the state with a new notice, or None if there is nothing to tell."""
+        """Returns the state with a new notice, or None if there is nothing to report."""
         if state.test_requested:
             pending = make_notice("alert.test", alert, [], [], now)
             return replace(state, pending=pending, test_requested=False)
@@ -86,14 +86,14 @@ class AlertSender:
         by_subject = {each.subject: each for each in seen}
         new = find_new(alert, state, {each.subject: each.first_at for each in seen}, now)
         if new:
-            told = state.told | dict.fromkeys(new, now)
+            reported = state.reported | dict.fromkeys(new, now)
             cases = [by_subject[subject] for subject in new]
             pending = make_notice("alert.firing", alert, cases, [], now)
-            return replace(state, pending=pending, told=told, last_fired_at=now)
+            return replace(state, pending=pending, reported=reported, last_fired_at=now)
         if gone := find_resolved(state, {each.subject for each in found}):
-            told = {name: at for name, at in state.told.items() if name not in gone}
+            reported = {name: at for name, at in state.reported.items() if name not in gone}
             pending = make_notice("alert.resolved", alert, [], gone, now)
-            return replace(state, pending=pending, told=told)
+            return replace(state, pending=pending, reported=reported)
         return None
 
     async def send(self, alert: Alert, state: AlertState, version: int, now: Moment) -> None:

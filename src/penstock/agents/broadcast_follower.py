@@ -159,7 +159,8 @@ def make_change(
 ) -> Change:
     """Moves on in the feed, or ends once no message without its copy can be in it any more.
 
-    The feed is final, so its rows tell the time up to which it is known; the clock does not.
+    The feed is final, so its rows determine the time up to which it is complete; the clock does
+    not.
     """
     last = subscription.created_at + GRACE_MICROS
     if any(message.created_at > last for message in page.messages):

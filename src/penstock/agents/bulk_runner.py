@@ -27,7 +27,7 @@ class BulkRunner:
         self.store = store
         self.by = by
         self.steps = BulkSteps(store, directory)
-        # By name: when the next batch is due, and the action as this process left it.
+        # Maps names to the time of the next batch and the action as this process left it.
         self.due: dict[str, float] = {}
         self.known: dict[str, StoredAction] = {}
         self.done = 0

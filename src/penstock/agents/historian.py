@@ -57,7 +57,7 @@ class Historian:
         try:
             rows, more = await self.advance()
         except BaseException:
-            # What was read is not stored: it is read again.
+            # Rows that were read are not stored yet, so they are read again.
             self.book.close()
             raise
         await self.store.end_tick(self.name, self.by, report({"rows": rows}))

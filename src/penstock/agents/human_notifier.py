@@ -61,7 +61,7 @@ class HumanNotifier:
         self.signing = WebhookSecrets(store)
         # Steps that need no second look whether they are followed.
         self.known: dict[str, set[int]] = {}
-        # By webhook, when an open step may need its next letter.
+        # Maps webhooks to the time when an open step may need its next notification.
         self.quiet: dict[str, dict[int, Moment]] = {}
 
     async def tick(self) -> float:

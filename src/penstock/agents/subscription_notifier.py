@@ -1,4 +1,4 @@
-"""Tells subscribers that their queues have work: a hint, sent once and never again."""
+"""Notifies subscribers that their queues have work. Each hint is sent once."""
 
 import asyncio
 from collections import defaultdict

@@ -40,7 +40,7 @@ class WorkflowFollower:
         self.directory = directory
         self.by = by
         self.tracked: dict[str, TrackedWorkflow] = {}
-        # By message id: the document name of its workflow, and its place there.
+        # Maps message ids to the document name of their workflow and their place in it.
         self.places: dict[int, tuple[str, int]] = {}
         self.position = 0
 

@@ -22,7 +22,7 @@ DEVICES = frozenset(
 # They write a name from right to left: what looks like a text ends with .exe.
 TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 UNSEEN = frozenset({"Cc", "Zl", "Zp"})
-# By these a consumer ends a message for good; whatever else ends it shows no file.
+# Verbs by which a consumer ends a message. Other ends show no file.
 SHOWING = frozenset({Verb.COMPLETE, Verb.FAIL})
 
 

@@ -52,7 +52,7 @@ class Consumer:
         self.commits = commits
         self.tenant = tenant
         self.notes = ClaimNotes(store, directory)
-        # By the queues of a claim: the index of the queue that was tried first last time.
+        # Maps the queues of a claim to the index of the queue that was tried first last time.
         self.turns: dict[tuple[int, ...], int] = {}
 
     async def claim(

@@ -37,7 +37,7 @@ from penstock.model.topology import TOPOLOGY
 from penstock.store import Store
 
 PROGRESS = ("copy", "progress")
-# What users configure. Other documents belong to one store: webhook secrets, metrics, reports.
+# Documents that users configure. Others belong to one store: webhook secrets, metrics, reports.
 DOCUMENT_KINDS = (
     "key", "role", "trust", "subscription", SCHEMA, BINDING, SCOPE, TOPOLOGY, RULE, RULE_VERSION,
     BROADCAST, BROADCAST_CLAIM, ALERT, PATTERN, HUMAN_WEBHOOK, HUMAN_STEP, WORKFLOW,
@@ -50,7 +50,7 @@ UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
 class CopyProgress(Struct, frozen=True):
-    """Where a copy stands, kept in the target. `queues` maps queue ids of the source."""
+    """The progress of a copy, kept in the target. `queues` maps queue ids of the source."""
 
     source: str
     queues: dict[int, int]
@@ -59,7 +59,7 @@ class CopyProgress(Struct, frozen=True):
 
 
 class CopyPlan(Struct, frozen=True):
-    """What a copy would write: the source's queues with their counts by place."""
+    """A preview of a copy: the source's queues with their counts by place."""
 
     queues: list[Queue]
     counts: dict[tuple[int, str], int]

@@ -50,7 +50,7 @@ STATE_OF = {
     Source.CLAIMED: State.CLAIMED,
     Source.DEAD: State.DEAD,
 }
-# Of these, the ones that differ from message to message.
+# The subset of HEAD_FIELDS that differs from message to message.
 OWN_FIELDS = ("id", "created", "size")
 MAX_VERDICTS = 1_000
 
@@ -86,7 +86,7 @@ def quote(value: str) -> str:
 
 
 class SearchCursor(Struct, frozen=True):
-    """Where a search goes on. `now` keeps relative times the same on all its pages."""
+    """The position of the next page. `now` keeps relative times the same on all pages."""
 
     now: Moment
     source: Source

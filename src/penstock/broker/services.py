@@ -51,7 +51,7 @@ class BrokerServices:
 
     @cached_property
     def activity(self) -> "ActivityLog":
-        """What happened: history and audit log as one."""
+        """Activity: history and audit log in one list."""
         from penstock.broker.activity.queries import ActivityLog
 
         return ActivityLog(self.store, self.admin)
@@ -113,7 +113,7 @@ class BrokerServices:
 
     @cached_property
     def topology(self) -> "Topology":
-        """What is declared in topology files."""
+        """Topologies: objects declared in files."""
         from penstock.broker.topology.apply import Topology, allow_grants
 
         return Topology(self.admin, self.rules, self.schemas, allow_grants)

@@ -18,7 +18,7 @@ KIND = "callback_secret"
 # How long a replaced secret still signs beside the new one.
 ROTATION_OVERLAP_S = 24 * 3_600
 PREFIX = "whsec_"
-# Hexadecimal digits that tell stores apart.
+# Hexadecimal digits that identify a store.
 STORE_MARK = 12
 
 

@@ -56,7 +56,7 @@ RATE = RateType()
 
 
 class BulkOptions(Struct, frozen=True, kw_only=True):
-    """What the command line asks of a bulk action."""
+    """The options of a bulk command."""
 
     verb: BulkVerb
     filter: str

@@ -33,7 +33,7 @@ async def find_message(broker: Broker, reference: str, scope: str) -> Record:
 
 
 def is_name(reference: str) -> bool:
-    """Tell whether the reference is a name alone, neither an id nor queue/name."""
+    """Check whether the reference is a name alone, neither an id nor queue/name."""
     return not reference.isdecimal() and "/" not in reference
 
 

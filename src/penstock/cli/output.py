@@ -57,14 +57,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a cell is a number, or a count with a + that says that there are more."""
+    """Check whether a cell is a number, or a truncated count such as 500+."""
     if isinstance(value, str):
         return value.endswith("+") and value[:-1].isdecimal()
     return isinstance(value, int | float | None)
 
 
 def use_color() -> bool:
-    """Tell whether stdout is a terminal that shows colors. See https://no-color.org."""
+    """Check whether stdout is a terminal with colors. See https://no-color.org."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return wanted and sys.stdout.isatty()
 

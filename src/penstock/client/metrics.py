@@ -169,6 +169,6 @@ def make_alert_status(view: AlertView) -> AlertStatus:
             sent=view.sent,
             last_sent_at=to_optional_moment(view.last_sent_at),
             last_error=view.error,
-            told=dict.fromkeys(view.subjects, 0),
+            reported=dict.fromkeys(view.subjects, 0),
         ),
     )

@@ -78,14 +78,14 @@ class RemoteWaits:
     ) -> tuple[Published, list[StepRecord]]:
         forgotten = (await self.steps(reference, scope=scope)).steps
         first = next((each.position for each in forgotten if each.name == step), len(forgotten) + 1)
-        told = await self.transport.send(
+        answered = await self.transport.send(
             "POST",
             f"{message_path(reference)}/redrive",
             {"from_step": step},
             gives=RedriveResponse,
             query={"scope": scope},
         )
-        return Published(int(told.id)), [each for each in forgotten if each.position >= first]
+        return Published(int(answered.id)), [each for each in forgotten if each.position >= first]
 
     async def look(self) -> bool:
         """Does nothing: the server resumes messages."""
@@ -147,14 +147,14 @@ class RemoteWaits:
         """Repeated after a lost response, the wait is found to be settled already."""
         sent = make_wait_request(self._find_token(held), plan)
         try:
-            told = await self.transport.send(
+            answered = await self.transport.send(
                 "POST", "/v1/wait", sent, gives=Settled, query={"scope": scope}
             )
         except (AlreadySettled, LockLost, Busy) as error:
             answer = Answer(KINDS[error.code])
         else:
-            state = None if told.state is None else State(told.state)
-            answer = Answer(AnswerKind.DONE, state, due_at=to_optional_moment(told.due_at))
+            state = None if answered.state is None else State(answered.state)
+            answer = Answer(AnswerKind.DONE, state, due_at=to_optional_moment(answered.due_at))
         if answer.kind is not AnswerKind.BUSY:
             self.tokens.pop((held.id, held.fence), None)
         return answer

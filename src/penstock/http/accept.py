@@ -40,7 +40,7 @@ def raise_file_limit() -> int:
 class Acceptor:
     """Hands connections over to the protocol.
 
-    The kernel assigns the lowest free file descriptor, so a new connection's descriptor tells how
+    The kernel assigns the lowest free file descriptor, so a new connection's descriptor shows how
     many files are open, including files opened elsewhere.
     """
 

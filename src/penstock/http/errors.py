@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 
 UNKNOWN_FIELD = re.compile("Object contains unknown field `(?P<name>[^`]{1,100})`")
 CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
-# What other systems call a field.
+# Field names of other systems.
 OTHER_NAMES = {
     "payload": "body", "command": "type", "commands": "queues", "webhook": "callback",
     "idempotency_key": "dedup", "delay_seconds": "delay", "wait_seconds": "wait",

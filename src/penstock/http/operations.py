@@ -42,7 +42,7 @@ INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class OperationDetails(TypedDict, total=False):
-    """What only some operations have."""
+    """Optional details of an operation."""
 
     takes: Any
     # Replaces the decoder of `takes`.

@@ -24,7 +24,7 @@ class Quota:
         self.limit = limit
         self.shared = shared
         self.total = 0
-        # By tenant and by caller. The name of a caller has a slash, and that of a tenant has none.
+        # Counts per tenant and per caller. Only names of callers contain a slash.
         self.held: Counter[str] = Counter()
 
     def take(self, caller: Principal, amount: int = 1) -> None:

@@ -34,7 +34,7 @@ from penstock.http.dashboard.last_hour import LastHour
 from penstock.http.dashboard.live_figures import LiveFigures
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
 from penstock.http.events.bulk_tail import BulkTail
-from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
+from penstock.http.events.hub import EncodedEvent, Event, EventKeepalive, Hub
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryTail
 from penstock.http.events.wait_tail import WaitTail
@@ -117,7 +117,7 @@ class ServerState:
         self.make_followers()
         self.runner = Runner(
             self.own_agents() if agents else self.make_local_agents(),
-            self.tell_of_agent,
+            self.send_agent_event,
             self.outages,
         )
         self.measure()
@@ -191,7 +191,7 @@ class ServerState:
             AnomalyWatcher(self.store, self.directory, self.hub),
             self.figures,
             QueueStatsSampler(self.counts, self.paces, self.observe_run),
-            WakeSignal(self.hub),
+            EventKeepalive(self.hub),
             LagWatch(self.metrics, time.monotonic),
         ]
 
@@ -225,11 +225,11 @@ class ServerState:
         if self.hub.wanted:
             self.runner.nudge(self.follower.name)
 
-    def tell_of_agent(self, name: str, error: str | None) -> None:
+    def send_agent_event(self, name: str, error: str | None) -> None:
         """Sends an event to listeners of the tenant that owns the store."""
         kind = "agent.recovered" if error is None else "agent.failed"
         event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
-        self.hub.tell((EncodedEvent(event, OWNER),))
+        self.hub.send((EncodedEvent(event, OWNER),))
 
     def wake_bulk_runner(self) -> None:
         """Runs a new bulk action at once, if this server runs agents."""

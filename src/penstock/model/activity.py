@@ -1,4 +1,4 @@
-"""What happened to messages and queues: leases, headings, activity and traces."""
+"""Leases, headings, activity and traces."""
 
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,7 @@ SOURCES: tuple[Source, ...] = ("message", "audit", "history")
 
 
 class HeldLease(Struct, frozen=True, gc=False):
-    """A claimed message: by whom, since when and until when."""
+    """The lease of a claimed message."""
 
     id: int
     fence: int
@@ -23,7 +23,7 @@ class HeldLease(Struct, frozen=True, gc=False):
 
 
 class Heading(Struct, frozen=True, gc=False):
-    """What a message is about, without its body."""
+    """The type and correlation id of a message."""
 
     type: str
     correlation_id: str | None = None
@@ -31,7 +31,7 @@ class Heading(Struct, frozen=True, gc=False):
 
 
 class ActivityFacts(Struct, frozen=True, kw_only=True):
-    """What an entry of the activity says, apart from its time and its numbers."""
+    """An entry of the activity, without its time and numbers."""
 
     source: Source
     kind: str
@@ -65,7 +65,7 @@ class ActivityEntry(ActivityFacts, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[Moment, int, int, bool]:
-        """Of one moment, messages come first, then acts, then history. Claims precede ends."""
+        """Sorts entries of one moment: messages, then acts, then history. Claims precede ends."""
         is_claim = self.kind == "message.claimed"
         return self.at, SOURCES.index(self.source), self.position, not is_claim
 

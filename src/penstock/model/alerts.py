@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from penstock.model.message import Moment
 
@@ -40,9 +40,9 @@ class PendingNotice(Struct, frozen=True):
 
 
 class AlertState(Struct, frozen=True):
-    """What the receiver knows: open anomalies by subject, and since when."""
+    """The delivery state of an alert. `reported` has open anomalies by subject, and when sent."""
 
-    told: dict[str, Moment] = {}
+    reported: dict[str, Moment] = field(default_factory=dict, name="told")
     pending: PendingNotice | None = None
     sent: int = 0
     last_sent_at: Moment | None = None

@@ -121,7 +121,7 @@ def refuse_unknown_kinds(kinds: Iterable[str]) -> None:
 
 
 class AnomalySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which anomalies a queue reports. Muted kinds are recorded, but raise no event or alert."""
+    """The anomalies that a queue reports. Muted kinds are recorded, but raise no event or alert."""
 
     on: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ DEFAULT_THRESHOLDS = AnomalyThresholds()
 
 
 class AnomalyRow(Struct, kw_only=True):
-    """What was found of one kind at one place in one hour, as it is stored.
+    """A stored anomaly: one kind at one place in one hour.
 
     `value` is the worst case and `message_id` its message. Type and consumer are empty where the
     kind has none.
@@ -171,7 +171,7 @@ class AnomalyRow(Struct, kw_only=True):
     position: int = 0
     first_at: Moment = 0
     last_at: Moment = 0
-    # What an operator should know about the last case: names and ids, never error texts.
+    # Names and ids that explain the last case, never error texts.
     note: str | None = None
 
     @property
@@ -182,7 +182,7 @@ class AnomalyRow(Struct, kw_only=True):
 
     @property
     def subject(self) -> tuple[str, int, str, str]:
-        """What stays the same from hour to hour while the anomaly goes on."""
+        """Identifies an anomaly that continues over several hours."""
         return self.kind, self.queue_id, self.type, self.consumer
 
 

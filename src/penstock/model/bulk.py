@@ -31,7 +31,7 @@ class BulkState(StrEnum):
 
 
 class BulkRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a bulk action is asked to do. It takes a filter or ids."""
+    """The request of a bulk action. It has a filter or ids."""
 
     verb: BulkVerb
     filter: str | None = None
@@ -64,7 +64,7 @@ class BulkFailure(Struct, frozen=True):
 
 
 class BulkCounts(Struct, frozen=True, omit_defaults=True):
-    """What became of the messages. Of those that failed, the first ones are kept."""
+    """Counts of messages by outcome, and the first failures."""
 
     done: int = 0
     skipped: dict[str, int] = {}

@@ -92,7 +92,7 @@ class Horizon(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What one transaction writes, all or nothing.
+    """Writes of one transaction, all or nothing.
 
     A guard is saved by its version. If the stored version of a guard or of an expected document
     differs, nothing is written.

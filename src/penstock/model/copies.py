@@ -10,7 +10,7 @@ TicketPlace: TypeAlias = Literal["ready", "scheduled", "lease", "dead"]
 
 
 class CopyCursor(Struct, frozen=True):
-    """How far a store was dumped. Keys come first; `keys` is None once all were read."""
+    """The position of a dump. Keys come first; `keys` is None once all were read."""
 
     keys: str | None = ""
     message: int = 0

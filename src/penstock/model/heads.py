@@ -14,7 +14,7 @@ class FeedHead(Struct, frozen=True, gc=False):
     type: str
     created_at: Moment
     run_at: Moment | None
-    # Of the body, in bytes.
+    # Size of the body in bytes.
     size: int
     max_attempts: int | None = None
     lease: float | None = None

@@ -50,7 +50,7 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TimeoutPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens if no decision is made in time. One of its fields is set."""
+    """The action if no decision is made in time. Exactly one field is set."""
 
     # The id of the option to choose.
     decide: str | None = None
@@ -92,7 +92,7 @@ class HumanPattern(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HumanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a handler asks for: a pattern with parameters, or a spec."""
+    """A request for a decision: a pattern with parameters, or a spec."""
 
     pattern: str = ""
     parameters: dict[str, Any] = {}
@@ -120,11 +120,11 @@ class Comment(Struct, frozen=True):
 
 
 class InboxState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes about an open step: a personal claim, delegates, comments, approvals."""
+    """The state of an open step: claim, delegates, comments, approvals."""
 
     claimed_by: str = ""
     claimed_until: Moment = 0
-    # By delegate, the person who delegated the step.
+    # Maps delegates to the person who delegated the step.
     delegates: dict[str, str] = {}
     # Roles that escalations added.
     escalated_to: tuple[str, ...] = ()

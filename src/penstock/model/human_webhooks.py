@@ -35,7 +35,7 @@ class HumanWebhookStatus(Struct, frozen=True):
 
 
 class StepNotice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a receiver knows about one step, and when the next letter may be sent."""
+    """The last notification about a step, and when the next one may be sent."""
 
     opened: bool = False
     # Escalations and reminders of the current level that were sent.

@@ -6,7 +6,7 @@ from penstock.model.message import Moment
 
 
 class Audience(Struct, frozen=True):
-    """Who may see an event: people, roles, and readers of one of the queues."""
+    """The audience of an event: people, roles, and readers of one of the queues."""
 
     users: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()

@@ -70,7 +70,7 @@ class Flag:
 
     # Flags that need work when the message ends.
     ENDING = KEYED | UNIQUE | CALLBACK | HELD | AWAITED
-    # Of these, the ones that a set of completions cannot serve.
+    # The subset that a set of completions cannot serve.
     ENDING_ALONE = CALLBACK
     # Flags that outlive the lease.
     LASTING = ENDING | OWN_LEASE | STEPS

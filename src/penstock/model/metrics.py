@@ -17,7 +17,7 @@ OTHER = "other"
 
 
 class QueueHour(Struct):
-    """What happened to one type of message of one queue in one hour. Times are microseconds."""
+    """Counts of one message type of one queue in one hour. Times are microseconds."""
 
     counts: list[int]
     wait_sum: int = 0
@@ -29,7 +29,7 @@ class QueueHour(Struct):
 
 
 class ConsumerHour(Struct):
-    """What one consumer did for one queue in one hour. Times are microseconds."""
+    """Counts of one consumer of one queue in one hour. Times are microseconds."""
 
     attempts: int = 0
     completed: int = 0
@@ -115,7 +115,7 @@ class QueueMetrics(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerStats(Struct, frozen=True, kw_only=True):
-    """What one consumer did for one queue in the range. Times are in seconds."""
+    """Counts of one consumer of one queue in the range. Times are in seconds."""
 
     consumer: str
     queue: str

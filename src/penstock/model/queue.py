@@ -43,7 +43,7 @@ class Scope(Struct, frozen=True):
 
 
 class ScopeProfile(Struct, frozen=True, kw_only=True):
-    """What people say about a scope, and whether it is archived. Stored as a document."""
+    """The description of a scope, and whether it is archived. Stored as a document."""
 
     display_name: str = ""
     description: str = ""
@@ -84,7 +84,7 @@ class Queue(Struct, frozen=True):
 
 
 class Missed(StrEnum):
-    """How a schedule makes up for ticks that passed while no scheduler was running."""
+    """The policy for ticks that passed while no scheduler was running."""
 
     SKIP = "skip"
     ONE = "one"

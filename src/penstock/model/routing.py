@@ -45,7 +45,7 @@ class Escalation(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     tier: Literal["background", "low", "normal", "high", "critical"] | None = None
     # The pattern of the human step that is opened.
     pattern: str | None = None
-    # Texts are JMESPath expressions over the message, numbers stand for themselves.
+    # Strings are JMESPath expressions over the message. Numbers are constants.
     parameters: dict[str, str | int | float] = {}
 
 
@@ -69,7 +69,7 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a rule does. `queue` and `type` are globs, and `when` is a CEL expression."""
+    """The fields of a rule. `queue` and `type` are globs, and `when` is a CEL expression."""
 
     on: Trigger = Trigger.PUBLISHED
     queue: str = "*"
@@ -87,7 +87,7 @@ class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class Rule(RuleFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an operator declares."""
+    """A rule as an operator declares it."""
 
     name: str
     scope: str = "default"
@@ -103,7 +103,7 @@ class StoredRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     saved_at: Moment = 0
     # When it was first enabled: earlier ends are not its concern.
     since: Moment = 0
-    # Why the rule was switched off by itself, if it was.
+    # The reason if the rule was suspended automatically.
     suspended: str = ""
 
     @property
@@ -118,7 +118,7 @@ class StoredRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def reference(self) -> str:
-        """How a message remembers it."""
+        """The reference that messages store."""
         return f"{self.rule.name}@{self.version}"
 
 
@@ -130,7 +130,7 @@ class RuleFault(Struct, frozen=True):
 
 
 class RuleEffect(Struct, frozen=True, omit_defaults=True):
-    """What a rule would have done with one message."""
+    """The effect that a rule would have had on one message."""
 
     id: str
     queue: str
@@ -146,7 +146,7 @@ class RuleEffect(Struct, frozen=True, omit_defaults=True):
 
 
 class RuleTest(Struct, frozen=True):
-    """What a rule would have done with the last messages of its queues."""
+    """A dry run of a rule on recent messages of its queues."""
 
     tried: int
     matched: int
@@ -158,7 +158,7 @@ class RuleTest(Struct, frozen=True):
 
 
 class RuleCoverage(Struct, frozen=True):
-    """What a rule did with the last messages. One that never matched may be a mistake."""
+    """Counts of recent messages that a rule matched. One that never matched may be a mistake."""
 
     name: str
     on: Trigger

@@ -8,7 +8,7 @@ from penstock.model.message import Moment
 
 
 class Source(StrEnum):
-    """Where a search reads messages, each in the order of an index.
+    """The sources of a search, each read in the order of an index.
 
     READY, SCHEDULED and DEAD are read queue by queue: in claim order, newest first, and last dead
     first. The others hold messages of all queues, newest first. UNSUCCESSFUL holds those that ended

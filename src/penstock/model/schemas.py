@@ -52,7 +52,7 @@ class Binding(Struct, frozen=True, kw_only=True):
 
 
 class Mismatch(Struct, frozen=True):
-    """Where a body breaks a schema: a JSON pointer, the keyword and a text without the value."""
+    """A violation of a schema: a JSON pointer, the keyword and a text without the value."""
 
     pointer: str
     keyword: str

@@ -97,7 +97,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["competing", "broadcast"] = "competing"
     # Refuses to publish to a broadcast queue without a subscription.
     require_subscriber: bool = False
-    # What the queue is for, in words.
+    # The purpose of the queue, as text.
     purpose: str = ""
     max_attempts: int = 5
     max_deliveries: int | None = None
@@ -119,7 +119,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     # None keeps dead letters until they are redriven or purged.
     dead_retention: float | None = None
     keep_results: float = 86_400.0
-    # What a repeated dedup key must come with to be the same message: its body, or nothing else.
+    # Whether a message with a repeated dedup key must also have the same body.
     dedup_by: Literal["body", "key"] = "body"
     # Refuses to complete a message over HTTP without a result or an artifact.
     require_result: bool = False
@@ -169,7 +169,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         return self.max_deliveries or self.max_attempts + 3
 
 
-# What ScaiQueue calls these settings.
+# Names of these settings in ScaiQueue.
 SCAIQUEUE_WORDS = {
     "visibility_timeout_s": "lease",
     "max_retries": "max_attempts",

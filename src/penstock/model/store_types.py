@@ -41,7 +41,7 @@ class Entry(Struct, frozen=True, gc=False):
     max_depth: int | None = None
     overflow: Literal["reject", "dead"] = "reject"
     unit: Unit | None = None
-    # What it waits for before its first delivery. Its flags include HELD.
+    # The holds before its first delivery. Its flags include HELD.
     after: After | None = None
 
     @property
@@ -84,7 +84,7 @@ class Claim(Struct, frozen=True):
 
 
 class Claimed(Struct, frozen=True):
-    """Claimed messages. `again` means that only expired ones were cleared: claim once more."""
+    """Claimed messages. `again` means that only expired ones were cleared: claim again."""
 
     messages: list[Leased]
     again: bool = False
@@ -296,7 +296,7 @@ class WorkerInfo(Struct, frozen=True):
     started_at: Moment = 0
     seen_at: Moment = 0
     stopping: bool = False
-    # By queue, the types that it runs; all without an entry. Slots are 0 if it did not say.
+    # Maps queues to the types that it runs; all without an entry. Slots are 0 if unknown.
     types: dict[str, tuple[str, ...]] = {}
     slots: int = 0
     version: str = ""

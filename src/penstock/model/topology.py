@@ -27,7 +27,7 @@ class TopologySchedule(Struct, frozen=True):
 
 
 class TopologyChange(Struct, frozen=True, kw_only=True):
-    """What one transaction writes, all or nothing, if the directory is still at this version."""
+    """Writes of one transaction, which applies only if the directory is still at this version."""
 
     tenant: str
     directory_version: int

@@ -1,4 +1,4 @@
-"""What is written together with an entry, and how an entry is written that is never delivered."""
+"""Units: an entry and the copies that are written with it."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from penstock.model.message import State
 if TYPE_CHECKING:
     from penstock.model.store_types import Entry
 
-# Stands for the id of the message that a copy belongs to, which is not known before the write.
+# Placeholder for the id of the message that a copy belongs to, which is not known before the write.
 # Stores replace it in the text of the meta, so it has as many digits as the longest id.
 PARENT = 9_223_372_036_854_775_807
 PARENT_TEXT = f'"parent_id":{PARENT}'

@@ -1,4 +1,4 @@
-"""What a message waits for: holds, edges to other messages, step records and signals."""
+"""The waits of a message: holds, edges to other messages, step records and signals."""
 
 from typing import Literal, NamedTuple
 
@@ -86,7 +86,7 @@ class StepSaved(Struct, frozen=True):
 
 
 class WaitPlan(Struct, frozen=True, kw_only=True):
-    """What a run waits for. Its children are published when it is suspended."""
+    """The waits of a run. Its children are published when it is suspended."""
 
     reason: str
     holds: tuple[Hold, ...] = ()
@@ -96,7 +96,7 @@ class WaitPlan(Struct, frozen=True, kw_only=True):
 
 
 class AwaitedOutcome(Struct, frozen=True):
-    """How a message that another one waited for has ended, None while it has not."""
+    """The end of an awaited message. `state` is None while it has not ended."""
 
     id: int
     state: State | None = None
@@ -123,7 +123,7 @@ class Wait(Struct, frozen=True, kw_only=True):
 
 
 class WaitFacts(Struct, frozen=True):
-    """What bounds the waits of a claimed message, counted since it was published or redriven."""
+    """The counts that limit the waits of a message, since it was published or redriven."""
 
     waits: int = 0
     steps: int = 0
@@ -134,7 +134,7 @@ class WaitFacts(Struct, frozen=True):
 
 
 class Looked(Struct, frozen=True):
-    """What a look at held messages did, and when the next hold is due."""
+    """The result of checking held messages, and when the next hold is due."""
 
     seen: int
     resumed: int

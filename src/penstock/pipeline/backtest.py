@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 class BacktestResult(Struct, frozen=True):
-    """How many messages of the lake a rule would have matched, in all and by queue."""
+    """The number of messages of the lake that a rule would have matched, by queue."""
 
     tried: int
     matched: int

@@ -42,7 +42,7 @@ COPIED = (
 
 
 class ReplayRequest(Struct, frozen=True):
-    """Which messages to replay. Equal requests are the same replay."""
+    """Selects messages to replay. Equal requests are the same replay."""
 
     where: str = "true"
     patch: str | None = None
@@ -157,7 +157,7 @@ def get_lineage() -> Column:
 
 
 def is_descendant(title: str) -> Column:
-    """True for messages that this replay published, and for replays of those."""
+    """True for messages that this replay published, and for their replays."""
     return f.array_contains(f.split(get_lineage(), ","), title)
 
 

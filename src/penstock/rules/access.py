@@ -16,7 +16,7 @@ from penstock.model.message import NEVER, Moment
 from penstock.model.queue import CALLBACK, HUMAN
 from penstock.rules.globs import match_glob
 
-# Stands for all queues, all scopes or all rights.
+# Matches all queues, all scopes or all rights.
 EVERY = "*"
 GRANT = re.compile(
     r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}(?:/[A-Za-z0-9._*?-]{1,128})?))?"

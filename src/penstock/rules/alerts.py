@@ -30,19 +30,19 @@ def is_selected(alert: Alert, kind: str, severity: str, queue: str) -> bool:
 def find_new(
     alert: Alert, state: AlertState, open_since: Mapping[str, Moment], now: Moment
 ) -> list[str]:
-    """Returns the subjects to tell of. Within the cool-down there are none."""
+    """Returns the subjects to report. Within the cool-down there are none."""
     last = state.last_fired_at
     if last is not None and now - last < alert.cooldown * MICROS_PER_SECOND:
         return []
     return [
         subject
         for subject, since in open_since.items()
-        if subject not in state.told and now - since >= alert.min_duration * MICROS_PER_SECOND
+        if subject not in state.reported and now - since >= alert.min_duration * MICROS_PER_SECOND
     ][:MAX_SUBJECTS]
 
 
 def find_resolved(state: AlertState, open_subjects: Collection[str]) -> list[str]:
-    return [subject for subject in state.told if subject not in open_subjects]
+    return [subject for subject in state.reported if subject not in open_subjects]
 
 
 def note_sent(state: AlertState, now: Moment) -> AlertState:

@@ -24,12 +24,12 @@ COUNTED = frozenset({"lost_lease", "near_dlq", "dlq_movement", "bulk_delete", "b
 ATTEMPTS, RETRIED, FLASH = (COUNTS.index(name) for name in ("attempts", "retried", "flash"))
 # Hour, kind, queue, type and consumer.
 AnomalyKey = tuple[int, str, int, str, str]
-# Of one consumer in one hour, by second: claims, and the first and the last moment.
+# Claims of one consumer in one hour by second, with the first and the last moment.
 Seconds = dict[int, list[int]]
 
 
 class QueueRules(Struct, frozen=True):
-    """What the detectors need to know about a queue. A deleted queue has no limits."""
+    """The settings of a queue that detectors use. A deleted queue has no limits."""
 
     thresholds: AnomalyThresholds
     settings: AnomalySettings

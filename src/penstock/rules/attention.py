@@ -25,7 +25,7 @@ class AttentionLevel(StrEnum):
 
 
 class QueueFacts(Struct, frozen=True, kw_only=True):
-    """What is known about a queue. `waits` is how long its oldest claimable message waits."""
+    """The figures of a queue. `waits` is the age of its oldest claimable message."""
 
     queue: str
     ready: int

@@ -24,7 +24,7 @@ RETENTION_S = 365 * 86_400
 
 
 class Seal(Struct, frozen=True, array_like=True):
-    """The hash of one entry. `at` tells retention from removal when the entry is gone."""
+    """The hash of one entry. `at` distinguishes retention from removal when the entry is gone."""
 
     entry_id: int
     at: Moment

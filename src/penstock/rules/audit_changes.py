@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 MAX_BYTES = 4_096
-# Stands for values that are secret, or too long for an entry.
+# Replaces values that are secret, or too long for an entry.
 CHANGED = "changed"
 # A body, a header or a callback URL may hold what only its publisher and its consumer may know.
 SECRETS = frozenset({"body", "callback", "digest", "former", "headers", "key", "secret", "token"})

@@ -11,7 +11,7 @@ from penstock.model.routing import MAX_CONDITION_LENGTH, Trigger
 from penstock.rules.rule_values import ALL_FIELDS
 
 POSITION = re.compile(r"<input>:(\d+):(\d+): (.*)")
-# What the messages of the engine say about a field that the message does not have.
+# Error texts of the engine about a field that the message does not have.
 MISSING = ("NOT_FOUND", "No value with name")
 WORD, FIELD = re.compile(r"\bmessage\b"), re.compile(r"\bmessage\s*\.\s*(\w+)")
 # The expressions that stand for several conditions of neighbours.
@@ -155,7 +155,7 @@ def make_end_variables(types: Any) -> dict[str, Any]:
 
 
 def find_read_fields(text: str) -> frozenset[str]:
-    """Returns the fields that a condition may read: all of them, if the text does not tell."""
+    """Returns the fields that a condition may read: all of them, if the text does not show them."""
     found = FIELD.findall(text)
     return ALL_FIELDS if len(found) != len(WORD.findall(text)) else ALL_FIELDS.intersection(found)
 

@@ -246,7 +246,7 @@ def make_entry(draft: Draft, queue: Queue) -> Entry:
     rank, basis = compute_rank(draft, settings)
     priority = clamp_priority(draft.priority, settings)
     meta = make_meta(draft, settings)
-    # By position: seventeen keywords would take six times as long.
+    # Positional, because seventeen keywords would take six times as long.
     return Entry(
         queue.id,
         draft.type,
@@ -328,7 +328,7 @@ def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
 
 
 def make_dedupe(dedup: Dedup, body: bytes, compared: Literal["body", "key"] = "body") -> Dedupe:
-    """A unique key stands for one unfinished message, whatever its body."""
+    """A unique key identifies one unfinished message, regardless of its body."""
     namespace = "unique" if dedup.window is None else "window"
     by_body = dedup.window is not None and compared == "body"
     digest = blake2b(body if by_body else b"", digest_size=16).digest()

@@ -44,7 +44,7 @@ EVENT_FIELDS = (
     "state", "queue", "scope", "type", "id", "correlation", "consumer", "reason", "error",
     "error.kind", "attempts",
 )  # fmt: skip
-# How a field is written, if another one stands for it.
+# Names of fields that are written in another way.
 SPELLINGS = {"created": "created or age"}
 STATES = frozenset(State)
 QUEUE_PATH = re.compile(r"/v1/queues/([^/?]+)")
@@ -52,7 +52,7 @@ MESSAGE_PATH = re.compile(r"/v1/messages/(\d{1,19})(?:[/?]|$)")
 
 
 def classify(row: HistoryRow) -> str:
-    """Returns the kind of event that a history row stands for."""
+    """Returns the kind of event of a history row."""
     if row.state is State.DEAD:
         return "message.dead"
     if row.verb in KINDS_OF_VERBS:

@@ -14,7 +14,7 @@ from penstock.rules.items import find_successor
 
 # Agents that make messages runnable look every second; more than this is a stall.
 AGENTS_LATE_S = 10
-# Stands for a message that the caller may not read.
+# Replaces the id of a message that the caller may not read.
 ANOTHER = "another message"
 
 
@@ -61,13 +61,13 @@ class Situation(Struct, frozen=True):
     queue: Queue
     now: Moment
     diagnosis: Diagnosis
-    # Those that serve the queue, without the ones that are gone.
+    # Live workers that serve the queue.
     workers: Sequence[WorkerInfo] = ()
     # When the agents of some process last did something, by agent.
     agents: Sequence[AgentRun] = ()
     # The state of the message that holds the key, or None if the caller may not see it.
     holder_state: State | None = None
-    # What the message waits for, and how many of the messages it waits for have not ended.
+    # The holds of the message, and how many of the messages it waits for have not ended.
     holds: Sequence[StoredHold] = ()
     open_edges: int = 0
 

@@ -18,7 +18,7 @@ Verdict: TypeAlias = bool | None
 
 
 class Bounds(Struct, frozen=True):
-    """What every matching message has. A store may use any of it to read fewer rows."""
+    """Conditions that every matching message meets. A store may use them to read fewer rows."""
 
     created_since: Moment = 0
     created_until: Moment = NEVER
@@ -166,7 +166,7 @@ def find_error_kind(error: str | None) -> str | None:
 
 
 def find_in_body(candidate: Candidate, path: tuple[str, ...]) -> list[AnyValue]:
-    """Returns the values at the path. A list stands for each of its elements."""
+    """Returns the values at the path. Lists are searched element by element."""
     try:
         found = [msgspec.json.decode(candidate.body or b"")]
     except (msgspec.DecodeError, RecursionError):

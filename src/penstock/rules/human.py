@@ -38,7 +38,7 @@ class Person(Struct, frozen=True):
 
 
 class OpenStep(Struct, frozen=True, kw_only=True):
-    """An undecided step: what is asked, since when, by whom, and its state."""
+    """An undecided step: its spec, when and by which caller it was requested, and its state."""
 
     id: int
     spec: HumanSpec
@@ -69,7 +69,7 @@ class InboxStep(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True):
-    """What a step needs now. `role` is the one that an escalation adds."""
+    """The action that is due for a step. `role` is the one that an escalation adds."""
 
     action: Action
     role: str = ""
@@ -82,7 +82,7 @@ class InboxStatistics(Struct, frozen=True, kw_only=True):
     overdue: int
     choices: dict[str, int]
     expired: int
-    # Seconds until a decision, the median of those counted.
+    # Median of the seconds until a decision.
     median_seconds: float | None
 
 

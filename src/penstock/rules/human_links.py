@@ -17,7 +17,7 @@ MAX_LINK_LENGTH = 2_000
 
 
 class HumanLink(Struct, frozen=True, array_like=True):
-    """What a link says: the step, its place, the person, and until when it is valid."""
+    """The content of a link: the step, its place, the person and the expiry."""
 
     tenant: str
     scope: str

@@ -102,7 +102,7 @@ def overlap(asked: Sequence[str], masked: Sequence[str]) -> bool:
 
 
 def drop_indices(path: Iterable[str]) -> list[str]:
-    """A list stands for each of its elements, so their numbers say nothing."""
+    """Lists are searched element by element, so indexes are ignored."""
     return [name for name in path if not name.isdecimal()]
 
 

@@ -39,7 +39,7 @@ PLAIN_STEP: Step = (Verb.COMPLETE, State.COMPLETED, False, True)
 
 
 class Deltas(Struct):
-    """What a page adds. Keys: queue, hour, type; queue, minute; hour, queue, consumer.
+    """Counts that a page adds. Keys: queue, hour, type; queue, minute; hour, queue, consumer.
 
     Waits are coarse histograms by minute.
     """

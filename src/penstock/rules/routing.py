@@ -44,7 +44,7 @@ class Hop:
         # How many copies may still be made.
         self.room = room
         self.copies: list[RuleOutput] = []
-        # What conditions see; None after a change of the message.
+        # The values that conditions see. None after a change of the message.
         self.facts: Any = None
 
 

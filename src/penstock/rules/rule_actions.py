@@ -28,7 +28,7 @@ from penstock.rules.rule_values import make_nested_values
 
 ARCHIVED_BY_RULE = "archived_by_rule"
 RULE_ERROR = "rule_error"
-# What `set` and `unset` may name, and the field of a draft it stands for.
+# Maps the names that `set` and `unset` accept to fields of a draft.
 SETTABLE = {
     "priority": "priority",
     "delay": "delay",

@@ -1,4 +1,4 @@
-"""Keeps the rules of a scope by trigger, and tells quickly that none of them matches a message."""
+"""Indexes the rules of a scope, and detects quickly that none of them matches a message."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -41,7 +41,7 @@ class CompiledRule:
 
 
 class RuleGroup:
-    """Rules that follow each other. One evaluation tells if none of them matches."""
+    """Rules that follow each other. One evaluation shows whether none of them matches."""
 
     def __init__(self, rules: tuple[CompiledRule, ...]) -> None:
         self.rules = rules

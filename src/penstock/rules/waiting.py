@@ -1,4 +1,4 @@
-"""How waits are counted and bounded, and when a hold has ended."""
+"""Counts and limits waits, and decides when a hold has ended."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ COUNTS_AS_DONE = State.COMPLETED.value
 
 
 class WaitRequest(Struct, frozen=True, kw_only=True):
-    """What a run asks for when it suspends."""
+    """The wait that a run requests when it suspends."""
 
     reason: str
     holds: tuple[Hold, ...] = ()

@@ -48,7 +48,7 @@ def preload(url: str) -> None:
 
 
 async def exists(url: str) -> bool:
-    """Tells whether the store exists, without creating it; one in memory always does."""
+    """Returns whether the store exists, without creating it. An in-memory store always does."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
         there: bool = await load_store(package).exists(url)
         return there

@@ -55,13 +55,13 @@ def end_wait(heard: "asyncio.Future[None]") -> None:
 
 
 class WorkNotifier(Protocol):
-    """What consumers wait on."""
+    """Wakes consumers when work arrives."""
 
     wakes: int
 
     @property
     def longest_wait(self) -> float:
-        """How long a waiter may sleep before it polls, in seconds."""
+        """The longest time a waiter sleeps before it polls, in seconds."""
 
     def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
         """Returns a future that ends when one of the queues may have work."""
@@ -102,7 +102,7 @@ class NullNotifier(Waiters):
 
     @property
     def longest_wait(self) -> float:
-        """How long a waiter may sleep before it polls, in seconds."""
+        """The longest time a waiter sleeps before it polls, in seconds."""
         return POLL_INTERVAL_LISTENING_S if self.hears else POLL_INTERVAL_DEAF_S
 
     def tell(self, queue_ids: Iterable[int]) -> None:
@@ -159,7 +159,7 @@ class Listener(NullNotifier, ABC):
 
 
 class Notifier(Listener):
-    """Also sends notices to other processes, after the commit."""
+    """Sends notices to other processes as well, after the commit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -173,7 +173,7 @@ class Simulation:
         for _ in range(MAX_RUNS):
             unfinished = [agent for agent in agents if await self._tick(agent)]
             drained = await self._drain()
-            # What handlers did may be due for agents that have run in this round.
+            # Handlers may have caused work for agents that have already run in this round.
             self.handled = self.handled or drained
             if not drained and not unfinished and not await self._resume():
                 return

@@ -27,7 +27,7 @@ class WebhookRequest(Struct, frozen=True):
 
 
 class WebhookResult(Struct, frozen=True):
-    """`status` is None without a response; then `trouble` says why."""
+    """`status` is None without a response; `trouble` then has the reason."""
 
     status: int | None
     trouble: str = ""

@@ -15,7 +15,7 @@ from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
 
 KIND = "subscription"
-# Of one queue.
+# Maximum per queue.
 MAX_PER_QUEUE = 100
 PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
@@ -60,7 +60,7 @@ class SubscriptionStore:
         return kept
 
     async def renew(self, tenant: str, scope: str, id: str) -> StoredSubscription:
-        """It lives for another ttl."""
+        """Extends the subscription by another ttl."""
         retries: Retries | None = None
         while True:
             kept = await self.get(tenant, scope, id)

@@ -95,7 +95,7 @@ class AuditEntryView(Struct, frozen=True, omit_defaults=True):
     scope: str = ""
     detail: str = ""
     request_id: str = ""
-    # By field, the value before and after; "changed" for a secret.
+    # Maps fields to the values before and after; "changed" for a secret.
     changes: dict[str, Any] | None = None
 
 

@@ -65,7 +65,7 @@ class BroadcastSubscriptions(Struct, frozen=True):
 
 
 class Unsubscribed(Struct, frozen=True):
-    """How many waiting messages of the subscription were cancelled."""
+    """The number of waiting messages that were cancelled."""
 
     cancelled: int
 

@@ -94,8 +94,7 @@ class Delivery(MessageFields, frozen=True, omit_defaults=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """The claimed messages, and the state of each queue. The state tells a paused queue from an
-    empty one."""
+    """The claimed messages, and the state of each queue, such as paused."""
 
     messages: list[Delivery]
     queues: dict[str, QueueState]

@@ -23,7 +23,7 @@ class SignIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionView(Struct, frozen=True, omit_defaults=True):
-    """Who the caller is and what it may do. Without `signed_in`, only `asks` and `reason` are set.
+    """The caller and its rights. Without `signed_in`, only `asks` and `reason` are set.
 
     `grants` are written as in roles. `csrf` goes into the header X-CSRF-Token of writes that a
     cookie authenticates. `build` changes when the dashboard's files do.

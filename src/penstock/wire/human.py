@@ -59,7 +59,7 @@ class CommentView(Struct, frozen=True):
 
 
 class DecisionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was decided. `digest` identifies the text and the options that people saw."""
+    """A decision. `digest` identifies the text and the options that people saw."""
 
     choice: str
     by: str

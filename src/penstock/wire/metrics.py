@@ -59,7 +59,7 @@ class QueueMetricsView(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerStatsView(Struct, frozen=True, kw_only=True):
-    """What a consumer did for a queue in whole hours. Times are in seconds."""
+    """Counts of one consumer of one queue in whole hours. Times are in seconds."""
 
     consumer: str
     queue: str
@@ -248,7 +248,7 @@ def make_alert_view(status: AlertStatus) -> AlertView:
         min_duration=alert.min_duration,
         cooldown=alert.cooldown,
         created_at=to_datetime(alert.created_at),
-        subjects=list(state.told),
+        subjects=list(state.reported),
         sent=state.sent,
         attempts=0 if pending is None else pending.attempts,
         last_sent_at=to_optional_datetime(state.last_sent_at),

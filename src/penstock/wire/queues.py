@@ -226,7 +226,7 @@ class Stats(Struct, frozen=True, omit_defaults=True):
 
 
 class AutoscaleView(Struct, frozen=True):
-    """How many workers a queue needs, and the figures behind it."""
+    """The number of workers that a queue needs, and the figures behind it."""
 
     queue: str
     scope: str

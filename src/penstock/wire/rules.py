@@ -19,7 +19,7 @@ class NewRule(
 
 
 class RuleView(RuleFields, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored rule. `suspended` says why it was switched off by itself, if it was."""
+    """A stored rule. `suspended` is the reason if the rule was suspended automatically."""
 
     name: str
     scope: str

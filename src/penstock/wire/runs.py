@@ -115,7 +115,7 @@ class RunSignal(Struct, frozen=True, omit_defaults=True):
 
 
 class RunOutcome(Struct, frozen=True, omit_defaults=True):
-    """How an awaited message has ended. Without a `state` it has not."""
+    """The end of an awaited message. It has no `state` before it ended."""
 
     id: str
     state: State | None = None

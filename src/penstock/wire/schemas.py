@@ -43,7 +43,7 @@ class SchemaViews(Struct, frozen=True, omit_defaults=True):
 
 
 class SchemaReportView(Struct, frozen=True):
-    """How a version would relate to the last one. `breaks` names fields and the values that are no
+    """The comparison of a version with the latest. `breaks` names fields and the values that are no
     longer accepted. For fields in `unproven` there is no proof: then `tested` stored bodies were
     checked, and `failed` of them do not match."""
 

@@ -21,7 +21,7 @@ class TopologyFieldView(Struct, frozen=True):
 
 
 class TopologyStepView(Struct, frozen=True):
-    """What happens to one object. `leave`: the file no longer declares it, and `prune` is not
+    """One step of a plan. `leave`: the file no longer declares it, and `prune` is not
     set. `keep`: a queue with unfinished messages is not removed."""
 
     step: Literal["create", "change", "adopt", "remove", "leave", "keep"]

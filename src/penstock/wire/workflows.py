@@ -91,7 +91,7 @@ class WorkflowPage(Struct, frozen=True, omit_defaults=True):
 
 
 class WorkflowChanged(Struct, frozen=True):
-    """How many messages were cancelled or redriven."""
+    """The number of messages that were cancelled or redriven."""
 
     messages: int
 

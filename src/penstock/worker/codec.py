@@ -213,7 +213,7 @@ def is_json(value: Any) -> bool:
 
 
 def is_same_after_json(given: Any, stored: Any) -> bool:
-    """True if a value survives the JSON round trip. A list may stand for a tuple."""
+    """True if a value survives the JSON round trip. A list may represent a tuple."""
     if isinstance(given, JSON):
         return bool(stored == given)
     if isinstance(given, list | tuple) and isinstance(stored, list | tuple):

@@ -97,7 +97,7 @@ class Context(Struct, eq=False, gc=False):
 
     @property
     def seconds(self) -> float:
-        """How long the run took, once it has ended."""
+        """The duration of the run, once it has ended."""
         return max(0.0, self.ended_at - self.started_at) if self.started_at else 0.0
 
     @property
@@ -205,7 +205,7 @@ class Context(Struct, eq=False, gc=False):
     ) -> Coroutine[Any, Any, Any]:
         """Calls the function once and stores its result, which later runs return.
 
-        `key` tells apart steps of one name in a loop whose order may change. A failed step is not
+        `key` distinguishes steps of one name in a loop whose order may change. A failed step is not
         stored. A function that is no coroutine function runs in a thread.
         """
         return self.durable.step(name, function, args, key, retry, timeout)

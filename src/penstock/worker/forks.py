@@ -13,8 +13,8 @@ def notice_forks(worker: ForkAware) -> None:
     """Sets `forked` in every forked copy of the process."""
     watched = weakref.ref(worker)
 
-    def forked() -> None:
+    def mark_forked() -> None:
         if (found := watched()) is not None:
             found.forked = True
 
-    os.register_at_fork(after_in_child=forked)
+    os.register_at_fork(after_in_child=mark_forked)

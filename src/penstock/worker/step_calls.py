@@ -1,4 +1,4 @@
-"""How steps are called and their values stored; the children of a run and their outcomes."""
+"""Calls steps and stores their values, and reads the outcomes of children."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ class ChildCall(Protocol):
 
 
 class Outcome(Struct, frozen=True):
-    """How a child has ended. `state` is None if it has not; `value` is its result."""
+    """The end of a child. `state` is None before it ended; `value` is its result."""
 
     id: int
     state: State | None

@@ -38,7 +38,7 @@ class CodeChanged(BaseException):
 
 
 class Slot(NamedTuple):
-    """Where a step is stored: its name, its occurrence or key, and its place in the run."""
+    """The key of a stored step: its name, its occurrence or key, and its place in the run."""
 
     name: str
     key: str

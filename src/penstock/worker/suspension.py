@@ -20,7 +20,7 @@ from penstock.worker.policy import TimedOut, format_error
 from penstock.worker.step_calls import refuse_steps
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
 
-# Stands for a wait, which is written by itself.
+# Marks a wait, which is written separately.
 WAITED = Release()
 SWALLOWED = "the handler caught Suspend; it must let it propagate"
 log = structlog.get_logger()

@@ -39,7 +39,7 @@ class ActivityQuery(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What a caller asked for, and which queues and acts it may see."""
+    """The filters of a request, and the queues and acts that the caller may see."""
 
     query: ActivityQuery
     node: Node
@@ -76,7 +76,7 @@ class Selection(Struct, frozen=True):
 
 
 class ActivityCursor(Struct, frozen=True):
-    """Where a list goes on: before this position of history and this audit entry."""
+    """The position of the next page: before this history row and this audit entry."""
 
     history: int
     act: int = NEVER

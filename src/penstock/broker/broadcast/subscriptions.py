@@ -27,7 +27,7 @@ from penstock.model.store_types import Cursor
 from penstock.rules.filter_match import list_fields
 from penstock.rules.validation import check_name, check_number, clip
 
-# What a filter can test when a message is published.
+# Fields that a filter can test when a message is published.
 PUBLISHED_FIELDS = frozenset({
     "queue", "scope", "type", "name", "key", "correlation", "causation", "parent", "priority",
     "label", "header", "body", "size",

@@ -203,7 +203,7 @@ class Bulk:
         return await self._update(id, "resumed", resume)
 
     async def abort(self, id: int) -> BulkAction:
-        """Ends an action. What it has done stays done."""
+        """Ends an action. Changes that were made are kept."""
 
         def abort(action: BulkAction, now: Moment) -> BulkAction:
             return replace(action, state=BulkState.ABORTED, reason="requested", ended_at=now)

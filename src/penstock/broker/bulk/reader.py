@@ -45,7 +45,7 @@ class BulkPage(Struct, frozen=True):
 
 
 class BulkScope(Struct, frozen=True):
-    """What the rights of an action reach at the moment."""
+    """The queues that the rights of an action cover now."""
 
     queues: Mapping[int, Queue]
     access: Access

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ActivityInterface(Protocol):
-    """What happened to messages and queues, and by whom."""
+    """History of messages, and the audit log."""
 
     async def find(
         self,

@@ -77,7 +77,7 @@ def make_range(since: Moment | None, until: Moment | None, step: float, now: Mom
 
 
 class Step:
-    """What is added up for one point."""
+    """The sums of one point."""
 
     def __init__(self) -> None:
         self.numbers: Sequence[int] = [0] * MINUTE_WIDTH

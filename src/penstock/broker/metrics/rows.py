@@ -59,7 +59,7 @@ class QueueTotals(Struct):
 
 
 class HistorianState(Struct):
-    """Where the historian is in the feed, and what it carries from page to page."""
+    """The position of the historian in the feed, and its state between pages."""
 
     cursor: Cursor = Cursor()
     # Everything that ended before this moment is counted.

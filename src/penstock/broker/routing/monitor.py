@@ -18,7 +18,7 @@ RuleKey = tuple[str, str, str]
 
 
 class Suspension(Struct, frozen=True):
-    """A rule that this process has stopped applying, until the store says so too."""
+    """A rule that this process has suspended, until the store has recorded it."""
 
     stored: StoredRule
     reason: str

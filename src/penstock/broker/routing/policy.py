@@ -40,7 +40,8 @@ class RulePolicy:
     ) -> None:
         self.books = books
         self.queues = queues
-        # By scope, the queue globs of rules that this process cannot evaluate, and why.
+        # Maps scopes to the queue globs of rules that this process cannot evaluate, with the
+        # reason.
         self.problems = problems
         self.monitor = monitor
         # The patterns of human steps, by tenant, scope and name, if a rule uses one.

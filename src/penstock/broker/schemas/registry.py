@@ -49,7 +49,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class SchemaReport(Struct, frozen=True, kw_only=True):
-    """How a new version relates to the last one.
+    """The comparison of a new version with the latest.
 
     `unproven` lists fields for which there is no proof. Then `tested` of the stored bodies were
     checked against the new version, and `failed` of them do not match.

@@ -55,7 +55,7 @@ class StoredTopology:
         self.schedules = {(each.queue_id, each.name): each for each in schedules}
         self.documents = documents
         self.policy = policy
-        # What kinds compute once.
+        # Values that kinds compute once.
         self.memo: dict[str, Any] = {}
 
     def get_document(self, kind: str, name: str) -> Document | None:

@@ -1,4 +1,4 @@
-"""What applying a topology changes: steps, owners, and what is refused."""
+"""Plans the changes of a topology: steps, owners and refusals."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -28,7 +28,7 @@ class FieldChange(Struct, frozen=True):
 
 
 class TopologyStep(Struct, frozen=True):
-    """What a topology does to one object.
+    """One step of a topology plan.
 
     "leave" is an object that the file no longer declares, without `prune`. "keep" is a queue that
     cannot be removed, because it has unfinished messages.
@@ -42,7 +42,7 @@ class TopologyStep(Struct, frozen=True):
 
 
 class TopologyPlan(Struct, frozen=True):
-    """What applying a topology changes, or has changed. `unchanged` counts the other objects."""
+    """The changes of a topology, planned or applied. `unchanged` counts the other objects."""
 
     name: str
     steps: tuple[TopologyStep, ...] = ()

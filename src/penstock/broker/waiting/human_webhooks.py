@@ -93,7 +93,7 @@ async def save_state(store: Store, webhook: HumanWebhook, state: HumanWebhookSta
 
 
 class Notices:
-    """What one receiver knows about steps. A version lets one of several servers send a letter."""
+    """The notifications of one receiver. The version lets only one server send each of them."""
 
     def __init__(self, store: Store, webhook: HumanWebhook) -> None:
         self.store = store

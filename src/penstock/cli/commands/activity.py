@@ -1,4 +1,4 @@
-"""The commands `activity` and `trace`: what happened, and by whom."""
+"""The commands `activity` and `trace`."""
 
 import sys
 from contextlib import suppress

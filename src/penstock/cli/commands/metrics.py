@@ -19,7 +19,7 @@ from penstock.rules.filter_parser import parse_moment
 
 group = click.Group()
 BARS = "▁▂▃▄▅▆▇█"
-# Stands for a step in which nothing was measured.
+# Marks a step in which nothing was measured.
 BLANK = "·"
 MAX_BARS = 72
 COUNTED = ("published", "completed", "failures", "retried", "dead", "lost")
@@ -122,7 +122,7 @@ def make_line(
 
 
 def count_merged(points: Sequence[MetricPoint]) -> int:
-    """Returns how many steps one bar stands for."""
+    """Returns the number of steps per bar."""
     return -(-len(points) // MAX_BARS)
 
 

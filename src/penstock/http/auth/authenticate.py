@@ -80,7 +80,7 @@ class OpenAuthenticator:
         return "open", NEVER
 
     async def sign_in(self, token: str, scope: Mapping[str, Any]) -> None:
-        """Without credentials there is no session, and every client may do everything."""
+        """Returns no session: without credentials, every client has full access."""
         await self.admit(scope)
 
     async def sign_session(self, scope: Mapping[str, Any]) -> SessionProof | None:

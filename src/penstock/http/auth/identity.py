@@ -48,7 +48,7 @@ class TrustedIssuers(Struct, frozen=True):
     require_event_types: bool = False
     # Further claims that JWTs must have.
     require_claims: tuple[str, ...] = ()
-    # What scopes of an issuer's own allow: rights, or single verbs of the right to consume.
+    # Maps scopes of an issuer to rights, or to single verbs of the right to consume.
     token_scopes: Mapping[str, tuple[str, ...]] = {}
     introspect_kind: Literal["rfc7662", "lookup"] = "rfc7662"
 

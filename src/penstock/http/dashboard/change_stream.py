@@ -9,7 +9,7 @@ from starlette.responses import Response
 from penstock.http.context import Receive, RequestContext, Scope, Send, wait_for_disconnect
 from penstock.http.dashboard.live_figures import LiveFigures
 from penstock.http.events.frames import KEEPALIVE, SERVER_STOPS, make_frame
-from penstock.http.events.sse import RETRY, watch_rights
+from penstock.http.events.sse import RETRY_DELAY_MS, watch_rights
 
 MIN_INTERVAL_S = 0.5
 KEEPALIVE_INTERVAL_S = 15.0
@@ -75,7 +75,7 @@ class ChangeStream(Response):
 
     async def send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await self.send_frame(send, make_frame("opened", "{}", None, RETRY))
+        await self.send_frame(send, make_frame("opened", "{}", None, RETRY_DELAY_MS))
         seen = self.figures.number
         while not self.figures.closed:
             changed = await self.wait_for_news(seen)

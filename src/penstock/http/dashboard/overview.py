@@ -22,7 +22,7 @@ from penstock.wire.fields import to_datetime, to_optional_datetime
 
 
 class OverviewInputs(Struct, frozen=True):
-    """What the caller may see, as of `now`."""
+    """The data that the caller may see, as of `now`."""
 
     now: Moment
     queues: Sequence[Queue]

@@ -30,7 +30,7 @@ class Sample(Struct, frozen=True):
 
 
 class QueueSeries:
-    """What happened in one queue. Buckets without an entry had nothing."""
+    """Counts of one queue by bucket. Empty buckets have no entry."""
 
     def __init__(self, begun: int) -> None:
         # The first bucket whose published messages are known; earlier ones cannot be.

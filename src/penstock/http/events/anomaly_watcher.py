@@ -21,7 +21,7 @@ class AnomalyWatcher:
         self.store = store
         self.directory = directory
         self.hub = hub
-        # By subject; None before the first read, which sends nothing.
+        # Maps subjects to anomalies. None before the first read, which sends nothing.
         self.known: dict[str, Anomaly] | None = None
 
     async def tick(self) -> float:
@@ -33,9 +33,9 @@ class AnomalyWatcher:
         if self.known is not None:
             new = [each for subject, each in seen.items() if subject not in self.known]
             gone = [each for subject, each in self.known.items() if subject not in seen]
-            self.hub.tell([make_event(OPENED, each, each.last_at) for each in new])
+            self.hub.send([make_event(OPENED, each, each.last_at) for each in new])
             now = await self.store.now() if gone else 0
-            self.hub.tell([make_event(RESOLVED, each, now) for each in gone])
+            self.hub.send([make_event(RESOLVED, each, now) for each in gone])
         self.known = seen
         return self.every
 

@@ -28,34 +28,34 @@ class BulkTail:
         self.store = store
         self.steps = BulkSteps(store, directory)
         self.hub = hub
-        self.told: dict[str, tuple[BulkState, int]] | None = None
+        self.reported: dict[str, tuple[BulkState, int]] | None = None
 
     async def tick(self) -> float:
         if not self.hub.wanted:
-            self.told = None
+            self.reported = None
             return self.every
         names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
-        before = self.told or {}
+        before = self.reported or {}
         # Actions that had started before the first read are not reported as started.
-        new = set() if self.told is None else set(names) - before.keys()
-        self.told = {}
-        # One that is no longer active is looked at once more.
+        new = set() if self.reported is None else set(names) - before.keys()
+        self.reported = {}
+        # An action that is no longer active is read one last time.
         for name in {**before, **dict.fromkeys(names)}:
             stored = await self.steps.load(name)
             if stored is not None:
-                self.tell(stored.action, before.get(name), is_new=name in new)
+                self.report(stored.action, before.get(name), is_new=name in new)
         return self.every
 
-    def tell(
+    def report(
         self, action: BulkAction, before: tuple[BulkState, int] | None, *, is_new: bool
     ) -> None:
         name, now = make_name(action.tenant, action.id), (action.state, action.counts.matched)
-        if action.state.active and self.told is not None:
-            self.told[name] = now
+        if action.state.active and self.reported is not None:
+            self.reported[name] = now
         if before == now:
             return
         kind = BULK_STARTED if is_new else BULK_PROGRESS
-        self.hub.tell([make_event(action, kind if action.state.active else BULK_ENDED)])
+        self.hub.send([make_event(action, kind if action.state.active else BULK_ENDED)])
 
 
 def make_event(action: BulkAction, kind: str) -> EncodedEvent:

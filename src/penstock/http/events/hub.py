@@ -29,11 +29,11 @@ from penstock.rules.filter_match import matches
 from penstock.store import Store
 from penstock.wire.fields import Time
 
-# So many of a crowd read in one turn of the loop.
-WOKEN_AT_ONCE = 20
-# A listener who is so many events behind is let go, and comes back by its last event id.
+# Listeners that are woken in one turn of the event loop.
+MAX_WOKEN_PER_TURN = 20
+# A listener with this many unread events is disconnected. Its client resumes by its last event id.
 MAX_BACKLOG = 1_000
-# Messages whose type and correlation id are known without a look.
+# Cached types and correlation ids of messages.
 MAX_KNOWN_MESSAGES = 20_000
 MAX_HEADINGS = 1_000
 # The tail may lag behind a long transaction; beyond this many an event may be sent twice.
@@ -66,7 +66,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     error: str | None = None
     correlation_id: str | None = None
     # Messages that a bulk action has changed. Set instead of an id if too many messages were
-    # claimed at once to tell of each.
+    # claimed at once to report each.
     count: int = 0
     # The person who decided a human step.
     by: str | None = None
@@ -81,12 +81,12 @@ class EncodedEvent(Struct, frozen=True, dict=True):
     event: Event
     tenant: str
     cursor: str | None = None
-    # Who may see it beside those who may read its queue.
+    # May see it in addition to readers of its queue.
     audience: Audience | None = None
 
     @cached_property
     def frame(self) -> bytes:
-        """As it is sent; the same to everybody."""
+        """Returns the frame to send, which is the same for all listeners."""
         data = encode(self.event).decode()
         return make_frame(self.event.kind, data, self.cursor)
 
@@ -98,24 +98,24 @@ class Filter(Struct, frozen=True):
     scopes: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
-    # Of what is about no queue, whether all may be seen.
+    # Called with a scope and a queue; the queue is * for events that concern no queue.
     allows: Callable[[str, str], bool] = lambda scope, queue: True
     node: Node | None = None
     sees: Callable[[str, Audience], bool] = lambda scope, audience: False
 
-    def matches(self, told: EncodedEvent) -> bool:
-        event = told.event
+    def matches(self, encoded: EncodedEvent) -> bool:
+        event = encoded.event
         return (
-            told.tenant == self.tenant
+            encoded.tenant == self.tenant
             and (not self.scopes or event.scope in self.scopes)
             and (not self.queues or event.queue in self.queues)
             and (not self.kinds or event.kind in self.kinds)
-            and self.may_see(told)
+            and self.may_see(encoded)
             and (self.node is None or matches(self.node, make_candidate(event)))
         )
 
-    def may_see(self, told: EncodedEvent) -> bool:
-        event, audience = told.event, told.audience
+    def may_see(self, encoded: EncodedEvent) -> bool:
+        event, audience = encoded.event, encoded.audience
         if self.allows(event.scope, event.queue or EVERY):
             return True
         return audience is not None and self.sees(event.scope, audience)
@@ -138,7 +138,7 @@ def make_candidate(event: Event) -> Candidate:
 
 
 class EventListener:
-    """What it has not read yet; `lost` ends when that became too much."""
+    """Buffers events for one client. `lost` is set when the buffer is full."""
 
     def __init__(
         self, filter: Filter, wake: Callable[["EventListener"], None], cursor: str | None
@@ -152,11 +152,11 @@ class EventListener:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.closed = False
 
-    def tell(self, told: EncodedEvent) -> None:
-        if not self.lost.done() and self.filter.matches(told):
-            self.hear(told.frame)
+    def offer(self, encoded: EncodedEvent) -> None:
+        if not self.lost.done() and self.filter.matches(encoded):
+            self.push(encoded.frame)
 
-    def hear(self, frame: bytes) -> None:
+    def push(self, frame: bytes) -> None:
         if len(self.unread) >= MAX_BACKLOG:
             self.unread.clear()
             self.lost.set_result(None)
@@ -166,7 +166,7 @@ class EventListener:
         self.unread.append(frame)
 
     async def read(self) -> bytes:
-        """All there is, as soon as there is something."""
+        """Waits for frames, and returns all of them."""
         await self.news.wait()
         self.news.clear()
         frames = b"".join(self.unread)
@@ -179,18 +179,18 @@ class EventListener:
 
 
 class Hub:
-    """Events of this process and, by a follower of history, of all others."""
+    """Distributes events of this process, and those of others that the tail reads."""
 
     def __init__(self) -> None:
         self.listeners: set[EventListener] = set()
-        # Those with news, who are yet to be woken.
-        self.asleep: deque[EventListener] = deque()
+        # Listeners with unread events that have not been woken yet.
+        self.unwoken: deque[EventListener] = deque()
         self.awaited: dict[int, set[asyncio.Event]] = {}
         self.closed = False
         # Listeners were sent everything before it, so it is safe to resume from.
         self.cursor: str | None = None
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
-        # Told live, and to come again in what the follower reads.
+        # Ids of messages whose publish was sent live. The tail reads them again.
         self.announced: set[int] = set()
 
     @property
@@ -215,31 +215,31 @@ class Hub:
     def leave(self, listener: EventListener) -> None:
         self.listeners.discard(listener)
 
-    def tell(self, events: Iterable[EncodedEvent]) -> None:
+    def send(self, events: Iterable[EncodedEvent]) -> None:
         for event in events:
-            told = event if event.cursor else replace(event, cursor=self.cursor)
+            encoded = event if event.cursor else replace(event, cursor=self.cursor)
             for listener in self.listeners:
-                listener.tell(told)
+                listener.offer(encoded)
 
     def wake(self, listener: EventListener) -> None:
-        if not self.asleep:
+        if not self.unwoken:
             asyncio.get_running_loop().call_soon(self.wake_some)
-        self.asleep.append(listener)
+        self.unwoken.append(listener)
 
     def wake_some(self) -> None:
         """Wakes listeners in portions, so that requests do not wait for all of them."""
-        for _ in range(min(WOKEN_AT_ONCE, len(self.asleep))):
-            self.asleep.popleft().news.set()
-        if self.asleep:
+        for _ in range(min(MAX_WOKEN_PER_TURN, len(self.unwoken))):
+            self.unwoken.popleft().news.set()
+        if self.unwoken:
             asyncio.get_running_loop().call_soon(self.wake_some)
 
     def send_keepalives(self) -> None:
         for listener in self.listeners:
             if not listener.unread:
-                listener.hear(KEEPALIVE)
+                listener.push(KEEPALIVE)
 
     def expect(self, id: int) -> asyncio.Event:
-        """Set when something happened to the message."""
+        """Returns an event that is set when something happens to the message."""
         happened = asyncio.Event()
         self.awaited.setdefault(id, set()).add(happened)
         if self.closed:
@@ -269,14 +269,13 @@ class Hub:
             for id, heading in found.items():
                 self.remember(id, heading.type, heading.correlation_id)
 
-    def announce(self, told: EncodedEvent, id: int) -> None:
-        """A message published here: told at once, unless the follower was quicker, and not again
-        when it reads it."""
+    def announce(self, encoded: EncodedEvent, id: int) -> None:
+        """Sends the publish of a message of this process, unless the tail has already sent it."""
         if self.listeners and id not in self.known:
             if len(self.announced) >= MAX_ANNOUNCED:
                 self.announced.clear()
             self.announced.add(id)
-            self.tell((told,))
+            self.send((encoded,))
 
     def is_news(self, event: Event) -> bool:
         """Returns whether the event was not announced when it was published."""
@@ -296,8 +295,8 @@ class Hub:
         self.notify_ended(list(self.awaited))
 
 
-class WakeSignal:
-    """Sends keepalives, which also reveal clients that are gone."""
+class EventKeepalive:
+    """Sends keepalives, which also detect clients that have disconnected."""
 
     name = "event_pulse"
     every = 15.0

@@ -30,37 +30,37 @@ class ClaimLedger:
     """Remembers which deliveries were reported, and until when their leases last."""
 
     def __init__(self) -> None:
-        self.told: OrderedDict[tuple[int, int], Moment] = OrderedDict()
+        self.reported: OrderedDict[tuple[int, int], Moment] = OrderedDict()
         # Deliveries that began earlier are not reported: the listeners came later.
         self.since: Moment = NEVER
 
     def note(self, id: int, fence: int, until: Moment) -> None:
-        self.told[id, fence] = until
-        self.told.move_to_end((id, fence))
-        if len(self.told) > MAX_DELIVERIES:
-            self.told.popitem(last=False)
+        self.reported[id, fence] = until
+        self.reported.move_to_end((id, fence))
+        if len(self.reported) > MAX_DELIVERIES:
+            self.reported.popitem(last=False)
 
     def note_claim(self, id: int, fence: int, until: Moment) -> bool:
         """Notes a claim by this server. Returns True if it was not reported before."""
-        is_news = (id, fence) not in self.told
+        is_news = (id, fence) not in self.reported
         if is_news:
             self.note(id, fence, until)
         return is_news
 
     def note_extension(self, id: int, fence: int, until: Moment) -> bool:
         """Notes an extension by this server. Returns True if it was not reported before."""
-        is_news = self.told.get((id, fence), 0) < until
+        is_news = self.reported.get((id, fence), 0) < until
         if is_news:
             self.note(id, fence, until)
         return is_news
 
-    def is_untold(self, row: HistoryRow) -> bool:
+    def is_unreported(self, row: HistoryRow) -> bool:
         """True if the row ends a delivery that was not reported."""
         return (
             row.fence is not None
             and row.claimed_at is not None
             and row.claimed_at >= self.since
-            and (row.id, row.fence) not in self.told
+            and (row.id, row.fence) not in self.reported
         )
 
     def note_end(self, row: HistoryRow) -> None:
@@ -120,33 +120,33 @@ class LeaseWatcher:
         if len(leases) > MAX_LEASES:
             leases = await self.store.held(self.top, MAX_LEASES + 1)
         if len(leases) > MAX_LEASES:
-            await self.tell_numbers(leases)
+            await self.send_counts(leases)
         else:
             await self.compare(leases)
         self.top = max([self.top, *(lease.fence for lease in leases)])
 
     async def compare(self, leases: Sequence[HeldLease]) -> None:
-        told = self.ledger.told
-        claimed = [each for each in leases if (each.id, each.fence) not in told]
+        reported = self.ledger.reported
+        claimed = [each for each in leases if (each.id, each.fence) not in reported]
         extended = [
-            each for each in leases if told.get((each.id, each.fence), NEVER) < each.lease_until
+            each for each in leases if reported.get((each.id, each.fence), NEVER) < each.lease_until
         ]
         for lease in leases:
             # A note of a later end or extension stays.
-            until = max(lease.lease_until, told.get((lease.id, lease.fence), 0))
+            until = max(lease.lease_until, reported.get((lease.id, lease.fence), 0))
             self.ledger.note(lease.id, lease.fence, until)
         await self.hub.learn(self.store, [each.id for each in (*claimed, *extended)])
-        self.hub.tell([await self.make_event(CLAIMED, lease) for lease in claimed])
-        self.hub.tell([await self.make_event(EXTENDED, lease) for lease in extended])
+        self.hub.send([await self.make_event(CLAIMED, lease) for lease in claimed])
+        self.hub.send([await self.make_event(EXTENDED, lease) for lease in extended])
 
-    async def tell_numbers(self, leases: Sequence[HeldLease]) -> None:
+    async def send_counts(self, leases: Sequence[HeldLease]) -> None:
         """Reports how many messages of each queue were claimed, if they are too many."""
         self.ledger.since = leases[-1].claimed_at
         for queue_id, count in Counter(lease.queue_id for lease in leases).items():
             queue = await self.directory.get_by_id(queue_id)
             at = to_datetime(leases[-1].claimed_at)
             event = Event(CLAIMED, at, queue.scope.name, queue.name, count=count)
-            self.hub.tell([EncodedEvent(event, queue.scope.tenant)])
+            self.hub.send([EncodedEvent(event, queue.scope.tenant)])
 
     async def make_event(self, kind: str, lease: HeldLease) -> EncodedEvent:
         queue = await self.directory.get_by_id(lease.queue_id)
@@ -167,17 +167,17 @@ class LeaseWatcher:
         )
         return EncodedEvent(event, queue.scope.tenant)
 
-    async def tell_ended(self, rows: Iterable[HistoryRow]) -> list[EncodedEvent]:
+    async def make_missed_claims(self, rows: Iterable[HistoryRow]) -> list[EncodedEvent]:
         """Makes the claims of deliveries that began and ended between two looks."""
         ended = list(rows)
-        told = [
+        claims = [
             await self.make_event(CLAIMED, make_ended_lease(row))
             for row in ended
-            if self.ledger.is_untold(row)
+            if self.ledger.is_unreported(row)
         ]
         for row in ended:
             self.ledger.note_end(row)
-        return told
+        return claims
 
 
 def make_ended_lease(row: HistoryRow) -> HeldLease:

@@ -1,4 +1,4 @@
-"""An event stream: what was missed, what happens, and a sign of life in between."""
+"""Server-sent events: missed events, live events, and keepalives."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,16 +16,16 @@ from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.http.state import ServerState
 
 log: FilteringBoundLogger = structlog.get_logger()
-# Milliseconds until a client comes back.
-RETRY = 1_000
-# How often a stream looks whether its caller may still listen.
+# Milliseconds until a client reconnects.
+RETRY_DELAY_MS = 1_000
+# The rights of the caller are checked at this interval.
 RIGHTS_INTERVAL_S = 1.0
 
 
 async def stream_events(
     service: ServerState, listener: EventListener, missed: ResumePoint | None
 ) -> AsyncIterator[bytes]:
-    """Listening began before: nothing falls between what was missed and what happens."""
+    """Yields missed events, then live ones. The listener is registered, so none is skipped."""
     yield make_opening(listener.cursor if missed is None else str(missed))
     if missed is not None:
         async for frames in catch_up(service, listener, missed):
@@ -36,9 +36,9 @@ async def stream_events(
 
 
 def make_opening(cursor: str | None) -> bytes:
-    """Has data, because some client libraries forget the id of a frame without."""
+    """Returns the first frame. Some clients ignore the id of a frame without data."""
     data = encode(Event(OPENED, datetime.now(UTC), "", "")).decode()
-    return make_frame(OPENED, data, cursor, RETRY)
+    return make_frame(OPENED, data, cursor, RETRY_DELAY_MS)
 
 
 async def catch_up(
@@ -47,21 +47,20 @@ async def catch_up(
     reader = HistoryReader(service.store, service.directory, service.hub, missed)
     while not listener.closed:
         async with service.follower.turns:
-            told = await reader.read()
-        if not told:
+            events = await reader.read()
+        if not events:
             return
-        yield b"".join(each.frame for each in told if listener.filter.matches(each))
+        yield b"".join(each.frame for each in events if listener.filter.matches(each))
 
 
 async def watch_rights(call: RequestContext) -> None:
-    """Returns when the caller is let in no more; until then events are filtered by its rights of
-    the moment."""
+    """Updates the rights of the caller, and returns when it is no longer authorised."""
     while call.right is None or call.right in call.caller.access.rights:
         await asyncio.sleep(RIGHTS_INTERVAL_S)
         try:
             call.caller = await call.service.gate.recognise(call.asgi_scope)
         except (StoreError, IdentityUnavailable):
-            # Whether it still is cannot be said now.
+            # The rights cannot be checked now.
             continue
         except PenstockError as error:
             log.info("stream_ended", error=str(error))
@@ -69,8 +68,7 @@ async def watch_rights(call: RequestContext) -> None:
 
 
 class EventStream(Response):
-    """Sent for as long as the client is there and reads. One that does not is cut off, since it
-    would not read a farewell either."""
+    """Sends events until the client disconnects. A client that does not read is cut off."""
 
     def __init__(
         self,
@@ -112,6 +110,6 @@ class EventStream(Response):
             async for frames in stream_events(self.service, self.listener, self.missed):
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
         except StoreError as error:
-            # It has begun: the client comes back, and goes on after the last it heard.
+            # The response has begun. The client reconnects and resumes after its last event.
             log.warning("stream_ended", error=str(error))
         await send({"type": "http.response.body", "body": b""})

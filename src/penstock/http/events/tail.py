@@ -1,4 +1,4 @@
-"""Follows the history of a store: what any process did to its messages becomes events."""
+"""Tails the history of a store and turns it into events, for changes by any process."""
 
 import asyncio
 import time
@@ -29,13 +29,13 @@ FARTHEST = 2**62
 # A missing row may belong to an open transaction, or was rolled back and never appears.
 MISSING_ROW_TIMEOUT_MICROS = 600_000_000
 MAX_MISSING_ROWS = 10_000
-# So many read at once what they missed.
-TURNS = 2
+# Clients that read missed events at the same time.
+MAX_CATCHING_UP = 2
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class ResumePoint(Struct, frozen=True):
-    """How far a reader is: nothing before it will come, or not any more."""
+    """A position of a reader. Everything before it has been read."""
 
     message: int
     history: int
@@ -53,7 +53,7 @@ def parse_resume_point(text: str) -> ResumePoint | None:
 
 
 class HistoryReader:
-    """Reads on from a mark. Repeats what it is not sure of; never skips."""
+    """Reads events from a mark on. It may repeat events, but never skips one."""
 
     def __init__(
         self,
@@ -79,26 +79,26 @@ class HistoryReader:
         self.look_back_at = 0.0
 
     async def read(self) -> list[EncodedEvent]:
-        """The next events, as they happened; none if it has read all there is.
+        """Returns the next events in the order of their times; an empty list at the end.
 
-        A client that has seen one of them resumes with all: their order is not that of the marks.
+        All have the same cursor, because their order is not that of the marks.
         """
         self.cursor = str(self.mark)
         feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
         rows = await self.read_rows()
-        told = [await self.make_published_event(message) for message in feed.messages]
+        events = [await self.make_published_event(message) for message in feed.messages]
         await self.hub.learn(self.store, [row.id for row in rows])
-        told += [await self.make_history_event(row) for row in rows]
-        told += await self.make_human_events(feed.messages, rows)
+        events += [await self.make_history_event(row) for row in rows]
+        events += await self.make_human_events(feed.messages, rows)
         if self.watcher is not None:
-            told += await self.watcher.tell_ended(rows)
+            events += await self.watcher.make_missed_claims(rows)
         if self.wait_tail is not None:
             self.wait_tail.note_waits(rows)
         # The mark moves last, so that everything is read again after an error.
         self.mark = ResumePoint(feed.cursor.message, self.mark.history)
         self.advance(rows)
         self.hub.notify_ended(row.id for row in rows)
-        return sorted(told, key=event_time)
+        return sorted(events, key=get_event_time)
 
     async def read_rows(self) -> list[HistoryRow]:
         rows = await self.store.recent(self.top, PAGE_SIZE)
@@ -107,7 +107,7 @@ class HistoryReader:
         return rows
 
     async def read_missing(self) -> list[HistoryRow]:
-        """Rows that were written by transactions which ended only now."""
+        """Reads rows of transactions that committed late."""
         rows = await self.store.recent(self.mark.history, PAGE_SIZE + len(self.ahead))
         self.look_back_at = time.monotonic() + max(0.5, len(self.ahead) / 2_000)
         return [row for row in rows if row.position < self.top and row.position not in self.ahead]
@@ -174,12 +174,12 @@ class HistoryReader:
         return [each for each in made if each is not None]
 
 
-def event_time(told: EncodedEvent) -> datetime:
-    return told.event.at
+def get_event_time(encoded: EncodedEvent) -> datetime:
+    return encoded.event.at
 
 
 async def find_newest(store: Store) -> ResumePoint:
-    """The end of what there is, by halving: no store keeps it."""
+    """Finds the end of the feed by bisection, because no store keeps it."""
 
     async def messages_after(number: int) -> bool:
         return bool((await store.feed(Cursor(message=number, history=FARTHEST), 1)).messages)
@@ -214,10 +214,10 @@ class HistoryTail:
         self.reader: HistoryReader | None = None
         self.starting = asyncio.Lock()
         # Bounds how many returning clients read what they missed at the same time.
-        self.turns = asyncio.Semaphore(TURNS)
+        self.turns = asyncio.Semaphore(MAX_CATCHING_UP)
 
     async def listen(self, wanted: Filter) -> EventListener:
-        """Listens before it starts: a tick without listeners would stop it, and lose events."""
+        """Registers before it starts: a tick without listeners would stop it and lose events."""
         listener = self.hub.listen(wanted)
         try:
             await self.start()
@@ -246,7 +246,7 @@ class HistoryTail:
             self.hub.cursor = None
             self.hub.announced.clear()
             return self.every
-        # The runner would wait longer and longer, and events are for now.
+        # Handled here, because the runner would back off.
         try:
             wait = await self.follow()
         except StoreError as error:
@@ -260,7 +260,7 @@ class HistoryTail:
 
     async def follow(self) -> float:
         reader = await self.start()
-        told = await reader.read()
-        self.hub.tell([each for each in told if self.hub.is_news(each.event)])
+        events = await reader.read()
+        self.hub.send([each for each in events if self.hub.is_news(each.event)])
         self.hub.cursor = str(reader.mark)
-        return 0 if len(told) >= PAGE_SIZE else self.every
+        return 0 if len(events) >= PAGE_SIZE else self.every

@@ -30,7 +30,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class WaitTail:
-    """Without listeners for these kinds it reads nothing."""
+    """Sends events about waiting. Reads nothing while there are no listeners for them."""
 
     name = "wait_follower"
     every = 0.5
@@ -43,8 +43,8 @@ class WaitTail:
         # None without listeners. Earlier events are not sent.
         self.since: Moment | None = None
         self.starting = asyncio.Lock()
-        self.told: set[str] = set()
-        # By message id, the fence of the delivery that waits.
+        self.sent: set[str] = set()
+        # Maps message ids to the fence of the delivery that waits.
         self.waiting: dict[int, int] = {}
 
     async def tick(self) -> float:
@@ -53,8 +53,8 @@ class WaitTail:
             return self.every
         try:
             await self.start()
-            await self.tell_stored()
-            await self.tell_resumed()
+            await self.send_stored()
+            await self.send_resumed()
         except StoreError as error:
             self.outages.report_failure(self.name, error)
             return self.every
@@ -70,7 +70,7 @@ class WaitTail:
             if self.since is not None or not self.hub.wants(LIVE_WAIT_KINDS):
                 return
             since = await self.store.now()
-            self.told = set(await read_live_events(self.store, since - LOOK_BACK_MICROS))
+            self.sent = set(await read_live_events(self.store, since - LOOK_BACK_MICROS))
             self.waiting = await self.find_waiting()
             self.since = since
 
@@ -104,14 +104,14 @@ class WaitTail:
                 # An earlier wait stays: its resume is yet to be reported.
                 self.waiting.setdefault(row.id, row.fence or 0)
 
-    async def tell_stored(self) -> None:
+    async def send_stored(self) -> None:
         now = await self.store.now()
         found = await read_live_events(self.store, now - LOOK_BACK_MICROS)
-        new = [event for name, event in found.items() if name not in self.told]
-        self.told = set(found)
-        self.hub.tell([encode_live(event) for event in new])
+        new = [event for name, event in found.items() if name not in self.sent]
+        self.sent = set(found)
+        self.hub.send([encode_live(event) for event in new])
 
-    async def tell_resumed(self) -> None:
+    async def send_resumed(self) -> None:
         if not self.waiting:
             return
         known = dict(self.waiting)
@@ -121,7 +121,7 @@ class WaitTail:
             return
         now = await self.store.now()
         records = await self.store.get_many(gone)
-        self.hub.tell([await self.make_resumed(each, now) for each in records if has_run_on(each)])
+        self.hub.send([await self.make_resumed(each, now) for each in records if has_run_on(each)])
         for id in gone:
             if id in fences:
                 self.waiting[id] = fences[id]

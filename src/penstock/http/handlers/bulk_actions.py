@@ -99,7 +99,7 @@ async def pause_bulk(call: RequestContext, id: BulkId) -> BulkView:
 @bulk_actions.add("POST", "/v1/bulk/{id}/resume", "Resume a bulk action", BulkView,
                   extent=Extent.SCOPE)  # fmt: skip
 async def resume_bulk(call: RequestContext, id: BulkId) -> BulkView:
-    """It continues with the rights of the caller who resumes it."""
+    """The action continues with the rights of the caller that resumes it."""
     action = await get_bulk(call).resume(int(id))
     call.service.wake_bulk_runner()
     return answer(call, action)
@@ -108,7 +108,7 @@ async def resume_bulk(call: RequestContext, id: BulkId) -> BulkView:
 @bulk_actions.add("POST", "/v1/bulk/{id}/abort", "Abort a bulk action", BulkView,
                   extent=Extent.SCOPE)  # fmt: skip
 async def abort_bulk(call: RequestContext, id: BulkId) -> BulkView:
-    """What it has done stays done."""
+    """Changes that were made are kept."""
     return answer(call, await get_bulk(call).abort(int(id)))
 
 

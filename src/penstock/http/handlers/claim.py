@@ -52,7 +52,7 @@ async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliver
         return Deliveries([], taken.queues)
     if taken.messages and time.monotonic() - began > RIGHTS_HOLD_S:
         await check_again(call, sent, wish, taken)
-    tell(call, taken, waiter)
+    record_claim(call, taken, waiter)
     return Deliveries([make_delivery(call, each) for each in taken.messages], taken.queues)
 
 
@@ -123,7 +123,7 @@ def make_delivery(call: RequestContext, message: Leased) -> Delivery:
     body, base64 = encode_body(message.body)
     return Delivery(
         str(message.id),
-        call.service.tokens.sign(held_lock(message), call.caller.holder),
+        call.service.tokens.sign(make_lock(message), call.caller.holder),
         call.service.directory.by_id[message.queue_id].name,
         message.type,
         message.priority,
@@ -140,7 +140,7 @@ def make_delivery(call: RequestContext, message: Leased) -> Delivery:
     )
 
 
-def held_lock(message: Leased) -> HeldLock:
+def make_lock(message: Leased) -> HeldLock:
     from_dead = bool(message.flags & Flag.FROM_DEAD)
     return HeldLock(message.id, message.fence, message.queue_id, from_dead)
 
@@ -154,7 +154,7 @@ def list_rare_fields(meta: Meta) -> dict[str, Any]:
     }
 
 
-def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
+def record_claim(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
     """Updates metrics and publishes live events. Claims have no history row to tail."""
     metrics, queues = call.service.metrics, call.service.directory.by_id
     for queue_id, count in count_values([each.queue_id for each in taken.messages]):
@@ -165,7 +165,7 @@ def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
             metrics.waits.add(metrics.queue(queues[message.queue_id].name), waited)
     if call.service.hub.listeners:
         is_news = call.service.lease_watcher.ledger.note_claim
-        call.service.hub.tell(
+        call.service.hub.send(
             [
                 make_claimed_event(call, each, waiter)
                 for each in taken.messages

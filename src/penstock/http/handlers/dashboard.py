@@ -203,7 +203,7 @@ async def get_overview_hour(call: RequestContext) -> OverviewHour:
 
 
 def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
-    """Only those who may list the agents see them."""
+    """Returns failing agents if the caller may list agents."""
     caller = call.caller
     if caller.tenant != OWNER or not caller.access.allows(Right.READ, EVERY):
         return []

@@ -120,7 +120,7 @@ async def archive_scope(call: RequestContext, name: Name) -> ScopeState:
     """Stops publishing to all queues of the scope, and deliveries from them."""
     call.act_in(name)
     archived = await get_scopes(call).archive(name)
-    tell(call, "scope.changed", name, "")
+    send_event(call, "scope.changed", name, "")
     return make_scope_view(archived)
 
 
@@ -129,14 +129,14 @@ async def archive_scope(call: RequestContext, name: Name) -> ScopeState:
 async def unarchive_scope(call: RequestContext, name: Name) -> ScopeState:
     call.act_in(name)
     unarchived = await get_scopes(call).unarchive(name)
-    tell(call, "scope.changed", name, "")
+    send_event(call, "scope.changed", name, "")
     return make_scope_view(unarchived)
 
 
 async def switch_scope(call: RequestContext, name: str, *, paused: bool) -> ScopeState:
     call.act_in(name)
     await call.admin.pause_scope(name, paused=paused)
-    tell(call, "scope.changed", name, "")
+    send_event(call, "scope.changed", name, "")
     return make_scope_view(await get_scopes(call).get(name))
 
 
@@ -258,7 +258,7 @@ async def delete_queue(
     force: Annotated[bool, Meta(description="Cancel its messages first.")] = False,
 ) -> None:
     await call.admin.delete_queue(queue, force=force, scope=call.scope)
-    tell(call, "queue.deleted", call.scope, queue)
+    send_event(call, "queue.deleted", call.scope, queue)
 
 
 async def switch(call: RequestContext, name: str, state: QueueState) -> QueueView:
@@ -266,15 +266,17 @@ async def switch(call: RequestContext, name: str, state: QueueState) -> QueueVie
 
 
 def announce_change(call: RequestContext, queue: Queue) -> QueueView:
-    tell(call, "queue.changed", call.scope, queue.name, queue.state.value)
+    send_event(call, "queue.changed", call.scope, queue.name, queue.state.value)
     return make_queue_view(queue)
 
 
-def tell(call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None) -> None:
+def send_event(
+    call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None
+) -> None:
     """Publishes an event and wakes waiting claims."""
     call.service.parking.wake()
     event = Event(kind, datetime.now(UTC), scope, queue, state=state)
-    call.service.hub.tell((EncodedEvent(event, call.caller.tenant),))
+    call.service.hub.send((EncodedEvent(event, call.caller.tenant),))
 
 
 @schedules.add("GET", "/v1/schedules", "List schedules", Schedules)

@@ -45,7 +45,7 @@ class Settling(Generic[Sent]):
 
     async def settle(self, call: RequestContext, lock: HeldLock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
-        await self.tell(call, [lock], [answer])
+        await self.record(call, [lock], [answer])
         raise_unless_done(answer, lock)
         return make_settled(lock, answer)
 
@@ -66,7 +66,7 @@ class Settling(Generic[Sent]):
             if isinstance(lock, HeldLock)
         ]
         answers = await self.act(call.broker, held) if held else []
-        await self.tell(call, [lock for lock, _ in held], answers)
+        await self.record(call, [lock for lock, _ in held], answers)
         settled = iter(answers)
         items = [
             make_outcome(lock, next(settled) if isinstance(lock, Lock) else None) for lock in read
@@ -74,7 +74,7 @@ class Settling(Generic[Sent]):
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
-    async def tell(
+    async def record(
         self, call: RequestContext, locks: Sequence[HeldLock], answers: Sequence[Answer]
     ) -> None:
         """Updates metrics. Only extensions are announced: history reports settlements."""
@@ -86,7 +86,7 @@ class Settling(Generic[Sent]):
                 service.directory.lost_locks.note(lock.id, lock.fence)
         if self.verb == "extend" and service.hub.listeners:
             is_news = service.lease_watcher.ledger.note_extension
-            service.hub.tell(
+            service.hub.send(
                 [
                     await make_extended_event(call, lock)
                     for lock, answer in zip(locks, answers, strict=True)

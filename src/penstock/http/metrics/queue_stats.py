@@ -26,7 +26,7 @@ UNKNOWN_RUN = 1.0
 class QueueSnapshot(Struct, frozen=True):
     at: Moment
     depths: dict[tuple[int, str], int]
-    # By queue id, since when its oldest claimable message has been waiting.
+    # Maps queue ids to the time since which the oldest claimable message has been waiting.
     since: dict[int, Moment] = {}
 
 

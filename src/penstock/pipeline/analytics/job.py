@@ -133,11 +133,11 @@ class AnalyticsJob:
         messages = filter_between(make.source("message", self.chain), *ids)
         rests = filter_between(make.source("history", self.chain).filter("not final"), *ids)
         limits = make_limits(self.spark, self.source.queues)
-        today = to_day(self.reached(span) // 1_000_000)
+        today = to_day(self.compute_reached(span) // 1_000_000)
         merged = results.choose_days_to_merge(self.old.list_files("attempt"), today)
         return make.append("attempt", make_attempts(history, messages, rests, limits), merged)
 
-    def reached(self, span: HourSpan) -> Moment:
+    def compute_reached(self, span: HourSpan) -> Moment:
         return max(self.old.reached, span.reached)
 
     def publish(self, make: PartitionWriter, span: HourSpan) -> Results:
@@ -148,7 +148,7 @@ class AnalyticsJob:
                 lake=self.lake.label.id,
                 number=make.number,
                 through=self.chain[-1].last,
-                reached=self.reached(span),
+                reached=self.compute_reached(span),
                 rules=self.rules.digest,
                 files=tuple(make.files),
                 store=self.source.name,

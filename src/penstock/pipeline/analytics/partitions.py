@@ -80,7 +80,7 @@ class PartitionWriter:
         return rows.hint("rebalance", day) if adaptive else rows.repartition(day)
 
     def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
-        """Also recomputes all later days, which start from the backlog of the day before."""
+        """Recomputes this day and later ones, which start from the backlog of the day before."""
         table: ResultTable = "backlog_minute"
         first = to_day(min(hours))
         later = [each for each in self.old.list_files(table) if each.day >= first]

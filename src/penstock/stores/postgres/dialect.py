@@ -301,7 +301,7 @@ async def end_expired(tx: SqlTransaction, queues: Sequence[int], limit: int) -> 
 def make_completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
     ids = [item.id for item in items]
     if len(set(ids)) < len(ids):
-        # Of several completions of one lease, the first counts.
+        # If a batch completes one lease several times, the first completion counts.
         items = list({(item.id, item.fence): item for item in reversed(items)}.values())
         ids = [item.id for item in items]
     values: dict[str, Any] = {"ids": ids, "fences": [item.fence for item in items]}

@@ -45,7 +45,7 @@ class PostgresNotifier(notifier.Notifier):
         return self.rung[queue_id] + self.rung[None]
 
     async def send(self, notice: str) -> None:
-        connection = await self.opened()
+        connection = await self.open_connection()
         async with self.opening:
             text, _ = SQL["notify"]
             await connection.execute(text, CHANNEL, notice, timeout=DEADLINE)
@@ -56,7 +56,7 @@ class PostgresNotifier(notifier.Notifier):
 
     async def listen_once(self) -> None:
         gone = asyncio.Event()
-        connection = await self.opened()
+        connection = await self.open_connection()
         connection.add_termination_listener(lambda _: gone.set())
         async with self.opening:
             await connection.add_listener(CHANNEL, lambda *said: self.handle_notice(str(said[-1])))
@@ -65,7 +65,7 @@ class PostgresNotifier(notifier.Notifier):
         self.wake(None)
         await gone.wait()
 
-    async def opened(self) -> asyncpg.Connection:
+    async def open_connection(self) -> asyncpg.Connection:
         async with self.opening:
             if self.connection is None or self.connection.is_closed():
                 self.connection = await self.connect()

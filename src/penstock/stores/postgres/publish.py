@@ -11,7 +11,7 @@ from penstock.model.message import Flag, State
 from penstock.model.store_types import Dedupe, Entry, Firing, Published
 from penstock.model.uniform_batch import UniformBatch, find_uniform, has_heading
 from penstock.model.units import PARENT_TEXT, STALE, Unit
-from penstock.stores.sql.publish import StoreTransaction, kept_until, publish_checked
+from penstock.stores.sql.publish import StoreTransaction, compute_kept_until, publish_checked
 
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
@@ -74,7 +74,7 @@ def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
+def make_keyed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     """Returns the values of the statement with flags and ordering keys."""
     return {
         **make_mixed_call(entries),
@@ -201,5 +201,5 @@ async def remember(
         keys=[key for _, key in keys],
         ids=ids,
         digests=[dedup.digest for dedup in dedups],
-        expires_ats=[kept_until(dedup, tx.now) for dedup in dedups],
+        expires_ats=[compute_kept_until(dedup, tx.now) for dedup in dedups],
     )

@@ -137,7 +137,7 @@ class PostgresTransaction(Locks, StoreTransaction):
             self.woken.add(awaited.heading.queue_id)
         if not entries:
             return outcomes
-        rows = await self.all("publish_keyed", **publish.keyed(entries))
+        rows = await self.all("publish_keyed", **publish.make_keyed_call(entries))
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
         return outcomes + publish.make_published(rows)
 

@@ -68,7 +68,7 @@ class RedisQueues:
     async def create_scope(self, tenant: str, name: str) -> Scope:
         stored = encode(StoredScope(tenant, name))
         dead_letters = encode(StoredQueue(0, DEAD_LETTER, QueueState.ACTIVE, QueueSettings()))
-        # Only the script knows the scope's number.
+        # Removes the scope, whose number only the script knows.
         rest = dead_letters.removeprefix(b'{"scope":0')
         id = await self.database.run(
             "create_scope", encode((tenant, name)), b"0" + stored, DEAD_LETTER, rest
@@ -119,9 +119,9 @@ class RedisQueues:
         if found is None:
             return None
         id = await self.database.ask("HGET", "queue_name", make_name_field(found.id, name))
-        return None if id is None else await self.queue_of(id, await self.stored(id))
+        return None if id is None else await self.queue_of(id, await self.read_stored(id))
 
-    async def stored(self, id: bytes) -> bytes:
+    async def read_stored(self, id: bytes) -> bytes:
         text: bytes | None = await self.database.ask("HGET", "queue", id)
         if text is None:
             raise NotFound(f"queue {int(id, 16)} does not exist")
@@ -148,7 +148,7 @@ class RedisQueues:
         id = encode_queue_id(queue_id)
 
         async def change() -> Any:
-            text = await self.stored(id)
+            text = await self.read_stored(id)
             old = decode_queue(text)
             new = msgspec.structs.replace(old, **changes)
             fields = (make_name_field(old.scope, old.name), make_name_field(new.scope, new.name))
@@ -170,7 +170,7 @@ class RedisQueues:
         id = encode_queue_id(queue_id)
 
         async def delete() -> Any:
-            text = await self.stored(id)
+            text = await self.read_stored(id)
             old = decode_queue(text)
             new = msgspec.structs.replace(old, state=QueueState.DELETED)
             schedules = [each for each in await self.schedules() if each.queue_id == queue_id]

@@ -73,11 +73,11 @@ class RedisRecords:
 
     async def find(self, query: Query) -> list[Record]:
         if query.correlation_id is not None:
-            ids = await self.correlated(query)
+            ids = await self.find_correlated(query)
         elif query.state is State.DEAD and query.after is None:
             ids = await self.dead_of(query)
         else:
-            ids = await self.scanned(query)
+            ids = await self.scan_ids(query)
         records = await self.get_encoded(ids)
         fitting = [each for each in records if matches(each, query)]
         return fitting[: query.limit]
@@ -108,7 +108,7 @@ class RedisRecords:
         reached = Position(after.queue_id, int(key or b"0", 16), int(id, 16)) if id else None
         return ScanPage(heads, reached)
 
-    async def scanned(self, query: Query) -> list[bytes]:
+    async def scan_ids(self, query: Query) -> list[bytes]:
         """Scans in pages, so that other clients do not wait long."""
         ids: list[bytes] = []
         before = FOREVER if query.before is None else query.before
@@ -128,7 +128,7 @@ class RedisRecords:
         ids = [member[:14] for member in members if kind is None or member[14:] == kind]
         return encode_upper_bound(ids, query.before)[: query.limit]
 
-    async def correlated(self, query: Query) -> list[bytes]:
+    async def find_correlated(self, query: Query) -> list[bytes]:
         """Reads all messages of a correlation id, which are few, and filters by state here."""
         name = digest_correlation(query.correlation_id or "")
         members = await self.database.ask(

@@ -78,14 +78,14 @@ class RedisTopology:
 
     async def _encode_queue(self, queue: Queue, settings: QueueSettings) -> list[str]:
         id = encode_queue_id(queue.id)
-        text = await self.catalog.stored(id)
+        text = await self.catalog.read_stored(id)
         stored = msgspec.json.decode(text, type=StoredQueue)
         new = encode(replace(stored, settings=settings))
         return [id.decode(), text.decode(), new.decode()]
 
     async def _encode_deleted(self, queue: Queue) -> list[str]:
         id = encode_queue_id(queue.id)
-        text = await self.catalog.stored(id)
+        text = await self.catalog.read_stored(id)
         stored = msgspec.json.decode(text, type=StoredQueue)
         new = encode(replace(stored, state=QueueState.DELETED))
         name = to_text(make_name_field(stored.scope, stored.name))
@@ -103,7 +103,7 @@ def encode_scope(tenant: str, name: str) -> list[str]:
 
 
 def strip_scope(queue: StoredQueue) -> str:
-    """Only the script knows the scope's number."""
+    """Removes the scope, whose number only the script knows."""
     return encode(queue).decode().removeprefix('{"scope":0')
 
 

@@ -43,7 +43,7 @@ class RedisWaiting:
         self.database = database
 
     async def enqueue_holding(self, entries: Sequence[Entry]) -> list[Published]:
-        """Publishes all or none, with the holds of those that wait for others."""
+        """Publishes all or none, with the holds of messages that wait for others."""
         found = await self.database.run("publish_held", *encode_holding(entries))
         return publish.refuse_unless_all(publish.decode_outcomes(found))
 

@@ -64,7 +64,7 @@ Inside: TypeAlias = AbstractAsyncContextManager[CallerTransaction[Any]]
 async def publish_on(
     inside: Inside, entries: Sequence[Entry], tell: Tell | None
 ) -> list[Published]:
-    """Publishes in the caller's transaction; `tell` is None if no waiter is to be notified."""
+    """Publishes in the caller's transaction, and notifies waiters unless the callback is None."""
     async with inside as tx:
         outcomes = await waiting.publish_in_caller(tx, entries)
         if tx.woken and tell is not None:

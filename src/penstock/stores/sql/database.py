@@ -27,7 +27,7 @@ class TransactionConflict(StoreBusy):
 
 
 class ServerDriver(Protocol[C_contra, Tx_co]):
-    """How a driver begins transactions, runs statements and reports errors."""
+    """Begins transactions, runs statements and maps errors for one driver."""
 
     errors: tuple[type[BaseException], ...]
 

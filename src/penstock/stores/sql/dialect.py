@@ -1,4 +1,4 @@
-"""What differs between the SQL engines: their databases, fast statements and hot verbs."""
+"""The interface of an SQL engine: its database, fast statements and hot verbs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar

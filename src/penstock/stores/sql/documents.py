@@ -74,13 +74,13 @@ def with_audit(work: OwnWork[Tx, P, T]) -> OwnWork[Tx, P, T]:
     if act is None:
         return work
 
-    async def recorded(tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_recorded(tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await work(tx, *args, **kwargs)
         if did_something(done):
             await record(tx, [act])
         return done
 
-    return recorded
+    return run_recorded
 
 
 def did_something(done: object) -> bool:

@@ -157,11 +157,11 @@ async def remember(tx: SqlTransaction, entry: Entry, id: int) -> None:
             key=dedup.key,
             id=id,
             digest=dedup.digest,
-            expires_at=kept_until(dedup, tx.now),
+            expires_at=compute_kept_until(dedup, tx.now),
         )
 
 
-def kept_until(dedup: Dedupe, now: Moment) -> Moment:
+def compute_kept_until(dedup: Dedupe, now: Moment) -> Moment:
     return NEVER if dedup.window is None else now + int(dedup.window * 1_000_000)
 
 

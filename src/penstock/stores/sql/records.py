@@ -86,7 +86,7 @@ def make_schedule(row: Any) -> Schedule:
 
 
 class WorkerProfile(msgspec.Struct, frozen=True):
-    """What a worker serves, stored as one JSON column."""
+    """The queues and types that a worker serves, stored as one JSON column."""
 
     queues: tuple[str, ...]
     types: dict[str, tuple[str, ...]]

@@ -112,7 +112,7 @@ class ServerVerbs:
         done: list[Any] = []
         answers = answer_done(batch, rows)
         items = [item for item, answer in zip(batch, answers, strict=True) if answer is None]
-        # Of several completions of one lease, the first counts.
+        # If a batch completes one lease several times, the first completion counts.
         first = {(item.id, item.fence): item for item in reversed(items)}
         left: Sequence[Completion] = list(first.values())
         while True:

@@ -14,7 +14,8 @@ from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 EXPORT_HOLD = 30 * 86_400_000_000
-# What is deleted with a message. Results come first: edges and ends show what waits for them.
+# Tables of which rows are deleted with a message. Results come first, because edges and ends show
+# which messages wait for them.
 TABLES = ("result", "history", "message", "name", "step", "signal", "edge", "hold")
 # Cursors of agents, which hold retention for a shorter time, have names that begin like this.
 AGENT_PREFIX = "agent:"

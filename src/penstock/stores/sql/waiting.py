@@ -115,7 +115,7 @@ async def put_edges(
 
 
 async def publish_holding(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
-    """Publishes all or nothing, with the holds of those that wait for others."""
+    """Publishes all or nothing, with the holds of messages that wait for others."""
     if not any(entry.after for entry in entries):
         return await publish_atomic(tx, entries)
     entries = mark_awaited(entries, [entry.after for entry in entries if entry.after])

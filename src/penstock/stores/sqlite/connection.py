@@ -161,12 +161,12 @@ def split(script: str) -> list[str]:
 
 def refuse_incomplete(db: sqlite3.Connection) -> None:
     """Raises at open, not when a statement first needs a missing column."""
-    if lost := sorted(expected_columns() - read_columns(db)):
+    if lost := sorted(build_expected_columns() - read_columns(db)):
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
 
 
 @cache
-def expected_columns() -> frozenset[str]:
+def build_expected_columns() -> frozenset[str]:
     with closing(sqlite3.connect(":memory:")) as db:
         for migration in MIGRATIONS:
             for statement in split(migration.text):

@@ -32,7 +32,7 @@ class SocketNotifier(Waiters):
 
     @property
     def longest_wait(self) -> float:
-        """How long a waiter may sleep before it polls, in seconds."""
+        """The longest time a waiter sleeps before it polls, in seconds."""
         return 1.0 if self.file < 0 or self.watch >= 0 else 0.02
 
     def ring(self) -> None:

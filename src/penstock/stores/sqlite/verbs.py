@@ -241,7 +241,7 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
         return [DONE] * count
     last = cursor.lastrowid or 0
     done = set(tx.execute("history_tail", (last - count,))) if count else set()
-    # Of several completions of one lease, the first counts.
+    # If a batch completes one lease several times, the first completion counts.
     wanted = {(item.id, item.fence): item for item in reversed(items)}
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
     return [await answer_completed(tx, item, done) for item in items]
