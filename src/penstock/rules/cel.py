@@ -26,10 +26,6 @@ class EvaluationError(Exception):
     """A condition or an action cannot be applied to the message. The text says why."""
 
 
-class Facts(Protocol):
-    """A message as the engine sees it, built once for all conditions."""
-
-
 class Condition(Protocol):
     # The fields of a message that it may read.
     reads: frozenset[str]

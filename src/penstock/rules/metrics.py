@@ -301,12 +301,3 @@ def add_changes(total: BacklogHour, changes: Sequence[int]) -> None:
     total.arrived += arrived
     total.left += left
     total.died += died
-
-
-def sum_backlog(minutes: Mapping[tuple[int, int], Sequence[int]]) -> dict[int, list[int]]:
-    """Sums the changes of each queue: of unfinished and of dead messages."""
-    found: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
-    for (queue_id, _), (arrived, left, died) in minutes.items():
-        found[queue_id][0] += arrived - left
-        found[queue_id][1] += died
-    return dict(found)

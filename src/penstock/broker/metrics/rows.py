@@ -3,7 +3,6 @@
 Only the process whose change is accepted writes them, so rows may be cached between changes.
 """
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -147,8 +146,3 @@ async def read_rows(
             break
         after = page[-1].name
     return found
-
-
-def list_hours(first: Moment, last: Moment) -> Iterator[int]:
-    begin = first // 1_000_000
-    yield from range(begin - begin % HOUR_S, last // 1_000_000 + 1, HOUR_S)

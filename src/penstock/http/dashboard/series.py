@@ -76,9 +76,6 @@ class QueueSeries:
             for old in [each for each in counted if each < bucket]:
                 del counted[old]
 
-    def is_idle(self) -> bool:
-        return not (self.published or self.completed or self.failed or self.samples)
-
     def list_published(self, last: int) -> list[int | None]:
         """Returns the buckets up to `last`; None for those before counting began."""
         return [self.published[each] if each >= self.begun else None for each in list_buckets(last)]
