@@ -97,12 +97,30 @@ CLAIM = RetryPolicy(attempts=100, delay=0.0, deadline=2.0)
 # A forced delete of a queue that still receives messages.
 DELETE_QUEUE = RetryPolicy(attempts=10_000, delay=0.0, deadline=60.0)
 
+# A change of a stored document: it is read, changed and saved by its version, without a delay.
+DOCUMENT_SAVE_ATTEMPTS = 10
+# Many clients may start bulk actions at once, and all of them take the next number.
+BULK_SAVE_ATTEMPTS = 50
+# A publish to a broadcast queue whose subscriptions changed meanwhile; they are read again.
+STALE_PUBLISH_ATTEMPTS = 10
+
 # Background loops run until they are stopped; their delay is what bounds them.
 
 # Workers: results, renewals and marks, which hold leases.
 LEASE_RETRY_DELAY_S = 0.5
 # Workers: claims and other steps. Stores: the connection on which notices arrive.
 LOOP_RETRY_DELAY_S = 1.0
+
+# Webhooks about alerts and human steps. They are never dropped, because later ones would contradict
+# them; the delay doubles up to the maximum.
+FIRST_WEBHOOK_DELAY_S = 5.0
+MAX_WEBHOOK_DELAY_S = 900.0
+
+
+def compute_webhook_delay(attempts: int) -> float:
+    """Returns the seconds to wait after this many attempts and one more have failed."""
+    return min(FIRST_WEBHOOK_DELAY_S * 2.0 ** min(attempts, 10), MAX_WEBHOOK_DELAY_S)
+
 
 # Other paths.
 

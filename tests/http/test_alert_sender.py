@@ -11,7 +11,7 @@ from penstock.agents.alert_sender import AlertSender
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.local import Broker
 from penstock.model.alerts import AlertState
-from penstock.rules.alerts import LONGEST_RETRY_S
+from penstock.retry import MAX_WEBHOOK_DELAY_S
 from penstock.rules.anomalies import RESOLVE_AFTER_S
 from penstock.store import Store
 from penstock.testing.simulation import ManualClock
@@ -132,12 +132,12 @@ async def test_a_receiver_that_is_down_for_days_gets_every_notice_when_it_is_bac
     await watch.notice("mail")
     await watch.turn()
     for _ in range(39):
-        await watch.turn(LONGEST_RETRY_S)
+        await watch.turn(MAX_WEBHOOK_DELAY_S)
     state = await watch.state()
     assert state.pending is not None
     assert (state.pending.attempts, state.sent, state.last_error) == (40, 0, "status 503")
     watch.receiver.answers[PATH] = [200]
-    await watch.turn(LONGEST_RETRY_S)
+    await watch.turn(MAX_WEBHOOK_DELAY_S)
     await watch.notice("orders")
     await watch.turn()
     texts = (await watch.turn())[40:]

@@ -11,8 +11,8 @@ from penstock.agents.human_notifier import HumanNotifier
 from penstock.broker.local import Broker
 from penstock.broker.waiting.human_webhooks import DONE_NOTICE, OPEN_NOTICE
 from penstock.errors import Conflict, InvalidInput, NotFound
+from penstock.retry import FIRST_WEBHOOK_DELAY_S
 from penstock.rules.human import Person
-from penstock.rules.human_letters import FIRST_RETRY_S
 from penstock.rules.human_links import HumanLinks
 from penstock.rules.human_spec import parse_spec
 from penstock.testing.simulation import Simulation
@@ -111,7 +111,7 @@ async def test_a_refused_letter_is_sent_again_with_the_same_id(post: Post) -> No
     assert len(await post.turn()) == 1
     (status,) = await post.inbox.webhooks.list()
     assert status.state.last_error == "status 500"
-    assert len(await post.turn(FIRST_RETRY_S - 1)) == 1
+    assert len(await post.turn(FIRST_WEBHOOK_DELAY_S - 1)) == 1
     assert len(await post.turn(2)) == 2
     first, second = post.receiver.of(PATH)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]

@@ -102,7 +102,7 @@ WAITING = (
          "for id in sorted(recent - known):", "for id in ():", LETTERS),
     code("links_for_every_webhook", "agents/human_notifier.py", "make_links",
          "if not webhook.links or not self.public_url:", "if not self.public_url:", LETTERS),
-    code("reminders_end_with_an_escalation", "rules/human_letters.py", "note_accepted",
+    code("reminders_end_with_an_escalation", "rules/human_notifications.py", "note_accepted",
          "reminded=state.reminded", "reminded=max(known.reminded, state.reminded)", LETTERS),
     code("requester_hears_nothing", "broker/waiting/live_events.py", "make_audience",
          "users.add(step.requester)", "pass", f"{EVENTS}::{RETURN}"),

@@ -1,4 +1,4 @@
-"""Sends letters about human steps to webhooks: opened, reminded, escalated, decided."""
+"""Sends notifications about human steps to webhooks: opened, reminded, escalated, decided."""
 
 import msgspec
 import structlog
@@ -20,7 +20,7 @@ from penstock.model.human_webhooks import HumanWebhook, HumanWebhookState, StepN
 from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import HUMAN
 from penstock.model.store_types import Query
-from penstock.rules import human_letters
+from penstock.rules import human_notifications
 from penstock.rules.events import HUMAN_DECIDED
 from penstock.rules.human import InboxStep, find_next_look
 from penstock.rules.human_links import HumanLink, HumanLinks
@@ -28,12 +28,12 @@ from penstock.store import Store
 from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender
 from penstock.wire.fields import to_datetime
 
-# How long one server has to send a letter before another one tries.
+# How long one server has to send a notification before another one tries.
 SENDING_MICROS = 60 * MICROS_PER_SECOND
 # Steps become visible when their transaction commits, so the last minutes are read again.
 LOOK_BACK_MICROS = 600 * MICROS_PER_SECOND
 MAX_LINK_MICROS = 7 * 86_400 * MICROS_PER_SECOND
-MAX_LETTERS_PER_TICK = 100
+MAX_SENT_PER_TICK = 100
 PAGE = 200
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
@@ -75,15 +75,15 @@ class HumanNotifier:
         state = await read_state(self.store, webhook)
         notices = Notices(self.store, webhook)
         await self.find_new(webhook, state, notices)
-        letters = 0
+        sent = 0
         for id, (notice, version) in (await self.find_due(webhook, notices, now)).items():
             result = await self.send_due(webhook, notices, id, notice, version)
             if result is not None:
-                letters += 1
+                sent += 1
                 error = None if result.good else str(result)
                 sent_at = await self.store.now() if result.good else state.last_sent_at
                 state = replace(state, last_sent_at=sent_at, last_error=error)
-            if letters >= MAX_LETTERS_PER_TICK:
+            if sent >= MAX_SENT_PER_TICK:
                 break
         await save_state(self.store, webhook, replace(state, read_until=now))
 
@@ -113,7 +113,7 @@ class HumanNotifier:
     async def find_due(
         self, webhook: HumanWebhook, notices: Notices, now: Moment
     ) -> dict[int, tuple[StepNotice, int]]:
-        """Returns the steps that may need a letter: they ended, or a reminder or timeout is due."""
+        """Returns steps that ended, or for which a reminder or timeout is due."""
         found = {id: read for id, read in (await notices.read_open()).items()
                  if read[0].due_at <= now}  # fmt: skip
         ids, open_ids = list(found), set[int]()
@@ -128,27 +128,27 @@ class HumanNotifier:
     async def send_due(
         self, webhook: HumanWebhook, notices: Notices, id: int, notice: StepNotice, version: int
     ) -> WebhookResult | None:
-        """Sends the next letter about a step. Takes it first, so that one server sends it."""
+        """Sends the next notification about a step. Takes it first, so that one server sends it."""
         now = await self.store.now()
         try:
             found = await Inbox(self.store, self.directory, webhook.tenant).load(id, webhook.scope)
         except NotFound:
             await notices.finish(id, now)
             return None
-        kind = human_letters.find_letter(notice, found)
+        kind = human_notifications.find_kind(notice, found)
         if kind is None:
             self.quiet[make_key(webhook)][id] = find_next_look(found.step)
             return None
         if not await notices.save(id, replace(notice, due_at=now + SENDING_MICROS), version):
             return None
-        result = await self.post(webhook, kind, found, f"{id}-{notice.letters}", now)
+        result = await self.post(webhook, kind, found, f"{id}-{notice.sent}", now)
         if not result.good:
-            log.warning("letter_not_sent", webhook=webhook.name, id=id, answer=str(result))
-            await notices.save(id, human_letters.note_failed(notice, now), version + 1)
+            log.warning("notification_not_sent", webhook=webhook.name, id=id, answer=str(result))
+            await notices.save(id, human_notifications.note_failed(notice, now), version + 1)
         elif kind == HUMAN_DECIDED:
             await notices.finish(id, now)
         else:
-            await notices.save(id, human_letters.note_accepted(notice, found), version + 1)
+            await notices.save(id, human_notifications.note_accepted(notice, found), version + 1)
         return result
 
     async def post(
@@ -158,8 +158,8 @@ class HumanNotifier:
         body = {
             "type": kind,
             "timestamp": to_datetime(now),
-            "text": human_letters.make_text(kind, found),
-            "data": human_letters.describe_step(found, webhook.scope, links),
+            "text": human_notifications.make_text(kind, found),
+            "data": human_notifications.describe_step(found, webhook.scope, links),
         }
         valid = (await self.signing.secrets(webhook.tenant)).valid
         id = f"human-{webhook.name}-{number}"
@@ -175,5 +175,5 @@ class HumanNotifier:
             + self.links.make(
                 HumanLink(webhook.tenant, webhook.scope, step.id, person, until), step.spec
             )
-            for person in human_letters.list_people(found)
+            for person in human_notifications.list_people(found)
         }

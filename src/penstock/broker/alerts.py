@@ -12,6 +12,7 @@ from penstock.model.alerts import Alert, AlertState, AlertStatus
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import Moment
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.callbacks import check_url
 from penstock.store import Store
 
@@ -20,7 +21,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MAX_ALERTS = 200
 MAX_SELECTED = 100
 MAX_DURATION_S = 7 * 86_400.0
-MAX_SAVE_ATTEMPTS = 5
 SEVERITY_NAMES = ("info", "warning", "critical")
 encode = msgspec.json.Encoder().encode
 decode_alert = msgspec.json.Decoder(Alert).decode
@@ -91,7 +91,7 @@ class Alerts:
     async def test(self, name: str, *, scope: str = "default") -> None:
         """Requests a test notice, which a server sends within seconds."""
         alert = (await self.get(name, scope=scope)).alert
-        for _ in range(MAX_SAVE_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             state, version = await read_alert_state(self.store, alert)
             asked = replace(state, test_requested=True)
             if await save_alert_state(self.store, alert, asked, version):

@@ -25,6 +25,7 @@ from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import HOUR_S
 from penstock.model.queue import Queue
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.anomalies import (
     RESOLVE_AFTER_S,
     AnomalyKey,
@@ -40,7 +41,6 @@ from penstock.store import Store
 decode_anomaly = msgspec.json.Decoder(AnomalyRow).decode
 DEFAULT_RANGE_S = 86_400
 MAX_ROWS = 20_000
-MAX_SAVE_ATTEMPTS = 5
 # The documents of an app's own detectors, by name.
 DETECTOR = "detector"
 
@@ -161,7 +161,7 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
 async def record_anomalies(store: Store, rows: Iterable[AnomalyRow]) -> None:
     """Adds cases that a process noticed. Other processes may add to the same rows."""
     left = list(rows)
-    for _ in range(MAX_SAVE_ATTEMPTS):
+    for _ in range(DOCUMENT_SAVE_ATTEMPTS):
         if not left:
             return
         guards = await add_stored(store, left)

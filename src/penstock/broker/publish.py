@@ -25,6 +25,7 @@ from penstock.model.queue import Queue
 from penstock.model.store_types import Entry, Published
 from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE
+from penstock.retry import STALE_PUBLISH_ATTEMPTS
 from penstock.rules import drafts, validation
 from penstock.rules.drafts import make_common_entries, make_uniform_batch
 from penstock.store import Store
@@ -38,8 +39,6 @@ REFUSALS: dict[str, type[PenstockError]] = {
 }
 CODE = attrgetter("code")
 NOT_PUBLISHED = "NOT_PUBLISHED"
-# Each retry reads the subscriptions again, which rarely change.
-MAX_STALE_RETRIES = 10
 Outcome: TypeAlias = Entry | Published | PenstockError
 Queues: TypeAlias = dict[str, Queue | PenstockError]
 
@@ -74,7 +73,7 @@ class Publisher:
         entry = self._admit_governed(draft, queue)
         (published,) = await self.commits.enqueue((entry,))
         retries = 0
-        while published.code == STALE and retries < MAX_STALE_RETRIES:
+        while published.code == STALE and retries < STALE_PUBLISH_ATTEMPTS:
             await self.directory.refresh()
             queue = await self._open_queue(draft.queue, queue.scope.name)
             entry = self._admit_governed(draft, queue)
@@ -107,7 +106,7 @@ class Publisher:
     ) -> list[Published]:
         """Publishes drafts again that were copied to subscriptions that have changed since."""
         answers = await self._publish_governed(drafts, queues, atomic)
-        for _ in range(MAX_STALE_RETRIES):
+        for _ in range(STALE_PUBLISH_ATTEMPTS):
             stale = [at for at, each in enumerate(answers) if each.code in (STALE, NOT_PUBLISHED)]
             if not any(answers[at].code == STALE for at in stale):
                 return answers

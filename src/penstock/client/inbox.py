@@ -112,7 +112,7 @@ class RemoteInbox:
     async def add_webhook(
         self, name: str, url: str, *, links: bool = False, scope: str = "default"
     ) -> HumanWebhookView:
-        """Sends letters about steps that open from now on."""
+        """Sends notifications about steps that open from now on."""
         sent = {"name": name, "url": url, "links": links}
         return await self.transport.send(
             "POST", "/v1/human-webhooks", sent, gives=HumanWebhookView, query={"scope": scope}

@@ -1,6 +1,6 @@
 """Webhooks about human steps, and what their receivers know."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from penstock.model.message import Moment
 
@@ -8,9 +8,9 @@ HUMAN_WEBHOOK = "human_webhook"
 
 
 class HumanWebhook(Struct, frozen=True, kw_only=True):
-    """Receives letters about the human steps of a scope.
+    """Receives notifications about the human steps of a scope.
 
-    With `links`, a letter has a link for each assigned person, which decides as that person.
+    With `links`, a notification has a link for each assigned person, which decides as that person.
     """
 
     name: str
@@ -41,6 +41,6 @@ class StepNotice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Escalations and reminders of the current level that were sent.
     escalated: int = 0
     reminded: int = 0
-    letters: int = 0
+    sent: int = field(default=0, name="letters")
     attempts: int = 0
     due_at: Moment = 0

@@ -8,15 +8,13 @@ from msgspec.structs import replace
 from penstock.model.alerts import Alert, AlertState, NoticeType
 from penstock.model.anomalies import Anomaly
 from penstock.model.message import MICROS_PER_SECOND, Moment
+from penstock.retry import compute_webhook_delay
 from penstock.rules.anomaly_text import SENTENCES
 from penstock.rules.globs import match_glob
 
 # Anomalies that one notice describes; the rest is counted.
 MAX_DESCRIBED = 20
 MAX_SUBJECTS = 1_000
-# Seconds between attempts, doubling. A notice is never dropped: later ones would contradict it.
-FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
-MAX_DOUBLINGS = 10
 
 
 def is_selected(alert: Alert, kind: str, severity: str, queue: str) -> bool:
@@ -54,7 +52,7 @@ def note_refused(state: AlertState, error: str, now: Moment) -> AlertState:
     pending = state.pending
     if pending is None:
         return state
-    wait = min(FIRST_RETRY_S * 2 ** min(pending.attempts, MAX_DOUBLINGS), LONGEST_RETRY_S)
+    wait = compute_webhook_delay(pending.attempts)
     again = replace(
         pending,
         attempts=pending.attempts + 1,

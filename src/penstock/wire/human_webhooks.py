@@ -11,7 +11,7 @@ WebhookName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class NewHumanWebhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Receives letters about human steps. With `links`, they let each assigned person decide."""
+    """Notifies about human steps. With `links`, each assigned person gets a link to decide."""
 
     name: WebhookName
     url: Annotated[str, Meta(max_length=2_000)]
@@ -19,7 +19,7 @@ class NewHumanWebhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HumanWebhookView(Struct, frozen=True, kw_only=True):
-    """A webhook and its delivery. `error` is why the last letter was not accepted."""
+    """A webhook and its delivery. `error` is the reason if the last notification failed."""
 
     name: str
     scope: str

@@ -24,6 +24,7 @@ from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import MAX_DURATION_S, QueueSettings, change
 from penstock.model.store_types import Cursor
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.filter_match import list_fields
 from penstock.rules.validation import check_name, check_number, clip
 
@@ -38,7 +39,6 @@ OWN_SETTINGS = frozenset({
     "retention", "dead_retention", "filter_by_type",
 })  # fmt: skip
 MIN_TTL_S = 60.0
-MAX_ATTEMPTS = 10
 PURGE_BATCH = 1_000
 PLACES = ("ready", "scheduled", "dead")
 encode = msgspec.json.Encoder().encode
@@ -73,7 +73,7 @@ class Broadcasts:
         parent = await self._get_queue(queue, scope)
         await self._ensure_child(parent, name, settings)
         asked = BroadcastSubscription(name=name, filter=filter, ttl=ttl, start=read_start(start))
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             if (made := await self._save(parent, asked)) is not None:
                 return made
         raise Busy(f"the subscriptions of queue {queue!r} are being changed; try again")
@@ -94,7 +94,7 @@ class Broadcasts:
         """Deletes the subscription and cancels its messages. Returns how many."""
         await self.get(queue, name, scope=scope)
         parent = await self._get_queue(queue, scope)
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             if await self._remove(parent, name):
                 return await self._drop_child(parent, name)
         raise Busy(f"the subscriptions of queue {queue!r} are being changed; try again")

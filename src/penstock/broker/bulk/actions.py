@@ -22,6 +22,7 @@ from penstock.model.bulk import BulkAction, BulkActor, BulkRequest, BulkState, B
 from penstock.model.changes import Change, Item
 from penstock.model.documents import Document, acting
 from penstock.model.message import Moment
+from penstock.retry import BULK_SAVE_ATTEMPTS
 from penstock.rules import validation
 from penstock.rules.access import Right
 from penstock.rules.bulk import add_skips, check_request
@@ -29,7 +30,6 @@ from penstock.store import Store
 
 COUNTER = "bulk_counter"
 MAX_ACTIVE = 20
-MAX_ATTEMPTS = 50
 MAX_LISTED = 1_000
 MAX_DETAIL = 1_000
 LOCAL = BulkActor()
@@ -119,7 +119,7 @@ class Bulk:
         return replace(action, cursor=page.cursor)
 
     async def _create(self, action: BulkAction) -> BulkAction:
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(BULK_SAVE_ATTEMPTS):
             active = await self.store.documents(ACTIVE, f"{self.tenant}/", MAX_ACTIVE)
             if sum(each.name.startswith(f"{self.tenant}/") for each in active) >= MAX_ACTIVE:
                 raise TooManyBulks(
@@ -212,7 +212,7 @@ class Bulk:
 
     async def _update(self, id: int, word: str, update: Update) -> BulkAction:
         """Changes an action between two of its batches."""
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(BULK_SAVE_ATTEMPTS):
             stored = await self._load(id, Right.MANAGE)
             if not stored.action.state.active:
                 raise InvalidState(

@@ -33,6 +33,7 @@ from penstock.model.routing import (
     Trigger,
 )
 from penstock.model.store_types import Cursor, Query
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.access import EVERYTHING, Right, Trust
 from penstock.rules.cel import get_engine
 from penstock.rules.globs import match_glob
@@ -51,7 +52,6 @@ from penstock.rules.rule_checks import (
 from penstock.rules.validation import clip
 from penstock.store import Store
 
-MAX_ATTEMPTS = 10
 MAX_TRIED = 10_000
 PAGE_SIZE = 500
 NO_PATTERNS: Mapping[tuple[str, str], HumanPattern] = {}
@@ -100,7 +100,7 @@ class RuleAdmin:
                 await self.check(rule, DeclaredTopology({}, rules=rules))
         for scope in {rule.scope for rule in rules if list_patterns(rule)}:
             await open_inbox_queue(self.store, self.directory, self.tenant, scope)
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             prepared = [await self.prepare(rule) for rule in rules]
             if await self._write(merge_changes([change for _, change in prepared])):
                 return [stored for stored, _ in prepared]
@@ -166,7 +166,7 @@ class RuleAdmin:
         self, name: str, *, enabled: bool = True, scope: str = "default"
     ) -> StoredRule:
         """Enables the rule, which ends a suspension too, or disables it."""
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             document = await self._get(scope, name)
             before = decode_rule(document.body)
             rule = replace(before.rule, enabled=enabled)

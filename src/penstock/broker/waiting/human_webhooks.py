@@ -38,7 +38,7 @@ class HumanWebhooks:
     async def add(
         self, name: str, url: str, *, links: bool = False, scope: str = "default"
     ) -> HumanWebhook:
-        """Sends letters about steps that open from now on. Raises Conflict if the name is taken."""
+        """Notifies about steps that open from now on. Raises Conflict if the name is taken."""
         check_webhook_name(name)
         check_url("url", url)
         if len(await list_webhooks(self.store)) >= MAX_WEBHOOKS:

@@ -26,6 +26,7 @@ from penstock.model.queue import HUMAN, Queue
 from penstock.model.scan import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
 from penstock.model.waiting import HeldEnd
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
 from penstock.rules.human import (
@@ -46,7 +47,6 @@ from penstock.rules.human_steps import (
 from penstock.store import Store
 
 STATE = "inbox"
-SAVE_ATTEMPTS = 10
 PAGE = 200
 # Open steps that a list looks at.
 MAX_LISTED = 2_000
@@ -188,7 +188,7 @@ class Inbox:
     ) -> InboxStep:
         """Records a choice. The step ends with it, unless more people must agree."""
         now = await self.store.now()
-        for _ in range(SAVE_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             found, version = await self._load_open(id, person, scope)
             outcome = human.decide(found.step, person, choice, inputs or {}, comment, now)
             if isinstance(outcome, Decision):
@@ -235,7 +235,7 @@ class Inbox:
     async def _change(
         self, id: int, person: Person, scope: str, change: Callable[[OpenStep], InboxState]
     ) -> InboxStep:
-        for _ in range(SAVE_ATTEMPTS):
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             found, version = await self._load_open(id, person, scope)
             state = change(found.step)
             if await self._save_state(id, state, version):

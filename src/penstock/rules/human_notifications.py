@@ -1,4 +1,4 @@
-"""Rules: which letter about a human step is due, and what it says."""
+"""Rules: which notification about a human step is due, and its text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,13 @@ from msgspec.structs import replace
 
 from penstock.model.human_webhooks import StepNotice
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment
+from penstock.retry import compute_webhook_delay
 from penstock.rules.events import HUMAN_DECIDED, HUMAN_ESCALATED, HUMAN_OPENED, HUMAN_REMINDED
 from penstock.rules.human import InboxStep
 
-# Seconds between attempts, doubling. A letter is sent until its receiver accepts it.
-FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
-MAX_DOUBLINGS = 10
 
-
-def find_letter(known: StepNotice, found: InboxStep) -> str | None:
-    """Returns the kind of the next letter. What passed meanwhile is not sent late."""
+def find_kind(known: StepNotice, found: InboxStep) -> str | None:
+    """Returns the kind of the next notification. Outdated ones are not sent."""
     state = found.step.state
     if found.state.final:
         return HUMAN_DECIDED
@@ -28,20 +25,19 @@ def find_letter(known: StepNotice, found: InboxStep) -> str | None:
 
 
 def note_accepted(known: StepNotice, found: InboxStep) -> StepNotice:
-    """Returns what the receiver knows after a letter about the step as it was sent."""
+    """Returns the notice after a notification was accepted."""
     state = found.step.state
     return StepNotice(
         opened=True,
         escalated=len(state.escalated_to),
         reminded=state.reminded,
-        letters=known.letters + 1,
+        sent=known.sent + 1,
     )
 
 
 def note_failed(known: StepNotice, now: Moment) -> StepNotice:
     """Schedules the next attempt."""
-    wait = min(FIRST_RETRY_S * 2 ** min(known.attempts, MAX_DOUBLINGS), LONGEST_RETRY_S)
-    due_at = now + int(wait * MICROS_PER_SECOND)
+    due_at = now + int(compute_webhook_delay(known.attempts) * MICROS_PER_SECOND)
     return replace(known, attempts=known.attempts + 1, due_at=due_at)
 
 
