@@ -1,4 +1,4 @@
-"""What every test may rely on: private servers, one of each kind for each test process."""
+"""Fixtures of all tests: private servers, one of each kind per test process."""
 
 import gc
 import os
@@ -20,29 +20,29 @@ from tests.servers.server import Server, Unavailable
 
 S = TypeVar("S", bound=Server)
 names = count(1)
-# They take minutes: begun last, one process would work on while the others have nothing left.
-LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/test_machine.py")
-# One Spark for all that is in it.
-TOGETHER = "tests/pipeline/"
-# It may take minutes to start on a busy machine.
+# These take minutes. They start first, so that no process is left working alone at the end.
+SLOW_MODULES = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/test_machine.py")
+# These share one Spark session.
+SPARK_TESTS = "tests/pipeline/"
+# Spark may take minutes to start on a busy machine.
 SPARK_TIMEOUT_S = 600
 
 
 def pytest_configure() -> None:
-    """A shell lets its background jobs, and so their children, ignore interrupts."""
+    """Restores SIGINT, which background jobs of a shell and their children ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: not item.nodeid.startswith(SLOW_MODULES))
     for item in items:
-        if item.nodeid.startswith(TOGETHER) and item.get_closest_marker("timeout") is None:
+        if item.nodeid.startswith(SPARK_TESTS) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 
 def pytest_collection_finish() -> None:
-    """Spares the collector 14,000 tests, which it would walk through again and again."""
+    """Keeps the garbage collector from scanning 14,000 collected tests repeatedly."""
     gc.collect()
     gc.freeze()
 
@@ -52,11 +52,11 @@ def pytest_sessionfinish() -> None:
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of a module stay in one process, so that its servers start once."""
+    """Keeps the tests of a module in one process, so that its servers start once."""
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, _ = nodeid.partition("::")
-        return TOGETHER if module.startswith(TOGETHER) else module
+        return SPARK_TESTS if module.startswith(SPARK_TESTS) else module
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -64,8 +64,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log)
 
 
-def started(name: str, start: Callable[[], S]) -> S:
-    """A developer may do without; the build may not."""
+def start_server(name: str, start: Callable[[], S]) -> S:
+    """Skips on a developer's machine, and fails in the build."""
     try:
         return start()
     except Unavailable as reason:
@@ -80,25 +80,25 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    with started("PostgreSQL", Postgres) as server:
+    with start_server("PostgreSQL", Postgres) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariaDB]:
-    with started("MariaDB", MariaDB) as server:
+    with start_server("MariaDB", MariaDB) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Redis]:
-    with started("Redis", Redis) as server:
+    with start_server("Redis", Redis) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3_port() -> int:
-    """Of a server that may be started later."""
+    """Returns a free port for a server that may be started later."""
     return free_port()
 
 
@@ -110,7 +110,7 @@ def s3_server(s3_port: int) -> Iterator[int]:
 
 @pytest.fixture
 def bucket(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A new one; who may use it is said by the environment."""
+    """Creates a bucket. The environment has its credentials."""
     name = f"bucket-{os.getpid()}-{next(names)}"
     for variable, value in s3.environment(s3_server).items():
         monkeypatch.setenv(variable, value)

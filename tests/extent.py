@@ -1,4 +1,4 @@
-"""How much is tested: what takes minutes is left to ./dev test --all."""
+"""Decides whether slow tests run, which take minutes: ./dev test --all."""
 
 import os
 

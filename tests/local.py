@@ -1,4 +1,4 @@
-"""The local broker behind the interface, for tests that look into its store."""
+"""Returns the local broker behind the interface, for tests that inspect its store."""
 
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker

@@ -1,4 +1,4 @@
-"""Runs the tests. Those that fail run once more, alone: one that passes then is flaky."""
+"""Runs the tests, and each failing test again, alone. One that then passes is flaky."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ MAX_RERUNS = 20
 
 
 class Failures:
-    """Collects the tests that failed, also those that failed in a worker of xdist."""
+    """Collects failed tests, including those of xdist workers."""
 
     def __init__(self) -> None:
         self.tests: dict[str, None] = {}
