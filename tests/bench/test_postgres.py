@@ -12,7 +12,7 @@ from bench.processes import Job, alone, together
 from bench.references import postgres_loops
 from bench.usage import on_one_core
 from bench.workload import WARM_UP
-from tests.conftest import started
+from tests.conftest import start_server
 from tests.servers.postgres import Postgres
 
 WORK = "SELECT sum(number) FROM generate_series(1, 1000000) number"
@@ -24,7 +24,7 @@ OLD = (
 @pytest.fixture(scope="module")
 def postgres_server() -> Iterator[Postgres]:
     """One that nobody else is connected to: what it does is counted."""
-    with started("PostgreSQL", Postgres) as server:
+    with start_server("PostgreSQL", Postgres) as server:
         yield server
 
 
