@@ -12,7 +12,7 @@ ROUTING = (
     Mutation("stale_units_are_written", "stores/sql/publish.py", "publish_checked",
              "not await still_stands(tx, entry.unit)", "False", conformance("units")),
     Mutation("rules_fire_again_and_again", "rules/routing.py", "apply",
-             "if stops(draft.path, rule):", "if False:", UNIT),
+             "if stops(hop.output.draft.path, rule):", "if False:", UNIT),
     Mutation("rules_make_any_number", "rules/routing.py", "apply",
              "if len(hop.copies) + len(copies) > hop.room:", "if False:", UNIT),
     Mutation("copies_keep_their_name", "rules/rule_actions.py", "apply",
