@@ -14,7 +14,7 @@ DIGEST_BYTES = 16
 
 
 class CallbackClaims(NamedTuple):
-    """What a token allows: one signal of this name for this message."""
+    """The content of a token, which allows one signal of this name for this message."""
 
     id: int
     name: str

@@ -8,7 +8,7 @@ KEPT_S = 60
 
 
 def make_document(at: Moment, mark: str, body: bytes) -> Document:
-    """Makes the document of an event. Its name tells when it happened, and is unique by `mark`."""
+    """Makes the document of an event. Its name has the time, and is unique by `mark`."""
     return Document(
         kind=LIVE_EVENT,
         name=f"{format_moment(at)}-{mark}",

@@ -37,7 +37,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class WorkflowKey(msgspec.Struct, frozen=True):
-    """Which workflow has a key, and which graph it has."""
+    """The workflow of an idempotency key, and a hash of its graph."""
 
     id: str
     digest: str

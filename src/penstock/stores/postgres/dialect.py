@@ -101,7 +101,7 @@ class PostgresDialect:
         rows = await self.pick_one(claim) if way == "pick_one" else await self.pick(way, claim)
         if not rows or rows[-1][0] is not None:
             leased = make_leased(rows)
-            # Messages of one publish are claimed together, so the first tells about the others.
+            # Messages of one publish are claimed together, so the first represents the others.
             if leased and leased[0].flags & Flag.AWAITED:
                 self.awaited = True
             return Claimed(leased)
