@@ -69,7 +69,7 @@ ROUTING = (
              "_catch_up", "return await self.store.advance(change) is not None",
              "return (await self.store.advance(Change(entries=change.entries)), await"
              " self.store.advance(replace(change, entries=())))[1] is not None", CRASHES),
-    Mutation("all_conditions_of_a_group_must_hold", "rules/cel.py", "compile_any",
+    Mutation("all_conditions_of_a_group_must_hold", "rules/cel.py", "",
              '" || ".join(', '" && ".join(', UNIT),
     Mutation("unread_fields_are_read", "rules/cel.py", "find_read_fields",
              "ALL_FIELDS if len(found) != len(WORD.findall(text)) else ", "", UNIT),
