@@ -81,6 +81,8 @@ addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || inField(event.target) || dialogs.open) return;
+  // Enter on a button or a link is theirs.
+  if (event.key === "Enter" && event.target instanceof Element && event.target.closest("a, button, summary")) return;
   const key = prefix ? `${prefix} ${event.key}` : event.key;
   prefix = "";
   clearTimeout(prefixTimer);
