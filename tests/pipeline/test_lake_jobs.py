@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from penstock.pipeline import extract
 from tests.cli.terminal import until
 from tests.http.served import Served, served
 
@@ -15,11 +18,9 @@ def wait_for_end(server: Served, kind: str) -> Any:
     return until(find)
 
 
-def test_the_server_runs_the_pipeline_and_a_backtest(tmp_path: Path) -> None:
+def test_the_server_runs_the_pipeline(tmp_path: Path) -> None:
+    """On an empty store, where it takes the least time."""
     with served(f"sqlite:///{tmp_path}/queue.db", tmp_path, "--lake", tmp_path / "lake") as server:
-        assert server.post("/v1/queues", {"name": "orders"}).status == 201
-        for total in (5, 900):
-            server.publish("orders", {"total": total})
         assert server.get("/v1/lake").json["available"] is True
         begun = server.post("/v1/lake/run")
         assert (begun.status, begun.json["state"]) == (202, "running")
@@ -27,13 +28,22 @@ def test_the_server_runs_the_pipeline_and_a_backtest(tmp_path: Path) -> None:
         assert (again.status, again.code) == (409, "BUSY")
         ended = wait_for_end(server, "pipeline")
         assert ended["state"] == "done", ended["output"]
+
+
+def test_the_server_backtests_a_rule(spark: SparkSession, tmp_path: Path) -> None:
+    url, lake = f"sqlite:///{tmp_path / 'queue.db'}", str(tmp_path / "lake")
+    with served(url, tmp_path, "--lake", lake) as server:
+        assert server.post("/v1/queues", {"name": "orders"}).status == 201
+        for total in (5, 900):
+            server.publish("orders", {"total": total})
+        extract(spark, url, lake)
         rule = {"queue": "orders", "when": "message.body.total > 500.0",
                 "do": [{"set": {"priority": 5}}]}  # fmt: skip
         given = {"rule": rule, "name": "large", "since": "1d"}
+        wrong = server.post("/v1/lake/backtest", {**given, "since": "soon"})
+        assert wrong.status == 422
         assert server.post("/v1/lake/backtest", given).status == 202
         ended = wait_for_end(server, "backtest")
         assert ended["state"] == "done", ended["output"]
-        result = ended["result"]
-        assert (result["rule"], result["matched"], result["queues"]) == ("large", 1, {"orders": 1})
-        wrong = server.post("/v1/lake/backtest", {**given, "since": "soon"})
-        assert wrong.status == 422
+        counts = {"tried": 2, "matched": 1, "missing_field": 0, "errors": 0}
+        assert ended["result"] == {"rule": "large", **counts, "queues": {"orders": 1}}
