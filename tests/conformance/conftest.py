@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.conformance.copies import Pair, open_pair
 from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage
 
@@ -27,3 +28,9 @@ async def stage(request: pytest.FixtureRequest, directory: Path) -> AsyncIterato
         handles.callback(engine.close)
         store = await handles.enter_async_context(await engine.open())
         yield Stage(engine, store, handles)
+
+
+@pytest.fixture(params=["from", "to"])
+async def pair(request: pytest.FixtureRequest, stage: Stage) -> AsyncIterator[Pair]:
+    async with open_pair(stage, request.param) as made:
+        yield made

@@ -1,47 +1,24 @@
 """A store is copied to another one, of its kind and of another kind, without loss."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
-
 import pytest
-from msgspec.structs import replace
 
 from penstock.agents.broadcast_follower import BroadcastFollower
 from penstock.broker.copy_store import copy_store
-from penstock.errors import InvalidState
+from penstock.broker.views import SavedView, SavedViews
 from penstock.model.copies import CopyCursor
 from penstock.model.documents import Document
 from penstock.model.human import HumanPattern
-from penstock.model.message import Dedup, Draft, Nack, Record, State
+from penstock.model.message import Dedup, Draft, Nack, State
 from penstock.model.queue import QueueState, Schedule
 from penstock.model.scan import Scan, Source
 from penstock.model.store_types import Query
-from penstock.model.waiting import SignalDraft, StepRecord, StepSave
 from penstock.model.workflow import NodeDraft
-from penstock.store import Store
 from tests.conformance import test_rule_ends as rule_ends
 from tests.conformance.acts import SETTLING
-from tests.conformance.engines import Sqlite
+from tests.conformance.copies import Pair, read_all
 from tests.conformance.stage import LEASE_OVER, Stage, refusal
-from tests.conformance.test_waiting import SLEEP, ask
 
 pytestmark = pytest.mark.anyio
-
-
-class Pair(NamedTuple):
-    source: Stage
-    target: Stage
-
-
-@pytest.fixture(params=["from", "to"])
-async def pair(request: pytest.FixtureRequest, stage: Stage) -> AsyncIterator[Pair]:
-    """The store and one in memory, copied in either direction."""
-    async with AsyncExitStack() as handles:
-        engine = Sqlite(None)
-        store = await handles.enter_async_context(await engine.open())
-        other = Stage(engine, store, handles)
-        yield Pair(stage, other) if request.param == "from" else Pair(other, stage)
 
 
 async def live(stage: Stage) -> list[int]:
@@ -64,19 +41,6 @@ async def live(stage: Stage) -> list[int]:
     await stage.admin.schedule(Schedule("nightly", "0 3 * * *", report))
     await stage.admin.set_state("work", QueueState.PAUSED)
     return ids
-
-
-def without_place(record: Record | None, queues: dict[int, str]) -> Any:
-    """A record without the numbers that are each store's own."""
-    assert record is not None
-    timeline = tuple(replace(row, position=0, queue_id=0) for row in record.timeline)
-    message = replace(record.message, queue_id=0)
-    return queues[record.message.queue_id], replace(record, message=message, timeline=timeline)
-
-
-async def read_all(store: Store, ids: list[int]) -> list[Any]:
-    queues = {queue.id: queue.name for queue in await store.queues()}
-    return [without_place(await store.get(id), queues) for id in ids]
 
 
 async def test_a_copy_has_everything(pair: Pair) -> None:
@@ -250,44 +214,23 @@ async def test_a_subscription_that_catches_up_is_not_copied(pair: Pair) -> None:
     assert await target.store.census() == []
 
 
-async def test_alerts_patterns_and_workflows_are_copied(pair: Pair) -> None:
+async def test_alerts_patterns_workflows_and_views_are_copied(pair: Pair) -> None:
     source, target = pair
     await source.queue("work")
     await source.broker.alerts.add("pager", "https://example.org/")
     spec = {"title": "Ship {{order}}?"}
     await source.broker.inbox.patterns.save(HumanPattern(name="check", spec=spec))
+    await SavedViews(source.store, "default").save(SavedView("late", "state:dead"))
     nodes = [NodeDraft(label="first", draft=Draft(queue="work"))]
     started = await source.broker.workflows.start("night", nodes)
     await copy_store(source.store, target.store)
     assert (await target.broker.alerts.get("pager")).alert.url == "https://example.org/"
     (pattern,) = await target.broker.inbox.patterns.list_patterns()
     assert pattern.spec == spec
+    (view,) = await SavedViews(target.store, "default").list()
+    assert view.filter == "state:dead"
     flow = await target.broker.workflows.get(started.id)
     assert [node.label for node in flow.workflow.nodes] == ["first"]
-
-
-@pytest.mark.parametrize("waits", ["hold", "step", "signal"])
-async def test_messages_that_wait_are_refused_with_their_count(pair: Pair, waits: str) -> None:
-    source, target = pair
-    done = await source.publish()
-    await source.store.signal(SignalDraft(id=done, name="go", body=b""))
-    await source.broker.complete(await source.take())
-    if waits == "signal":
-        id = await source.publish()
-        await source.store.signal(SignalDraft(id=id, name="go", body=b""))
-    else:
-        await source.publish()
-        leased = await source.take()
-        if waits == "step":
-            step = StepRecord(name="s", key="0")
-            await source.store.save_steps([StepSave(id=leased.id, fence=leased.fence, step=step)])
-            await source.broker.settle(leased, Nack("again"))
-        else:
-            await source.store.wait(ask(leased, SLEEP))
-    assert await source.store.count_waits() == 1
-    with pytest.raises(InvalidState, match="and the source has 1: let workers finish"):
-        await copy_store(source.store, target.store)
-    assert await target.store.census() == []
 
 
 async def test_a_rank_that_changed_is_copied(pair: Pair) -> None:

@@ -5,9 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from penstock import stores
-from penstock.broker.copy_store import copy_store
-from penstock.errors import ChildRefused, InvalidState
+from penstock.errors import ChildRefused
 from penstock.model.changes import Change
 from penstock.model.message import After, Flag, Leased, Release, SettleReject, State, Verb
 from penstock.model.store_types import AnswerKind, Completion, Entry
@@ -494,14 +492,6 @@ async def test_waiting_messages_are_not_promoted_and_count_as_scheduled(stage: S
     assert (await stage.store.depths(0))[queue_id, "scheduled"] == 1
     assert await stage.promote() == 0
     assert (await stage.store.look()).resumed == 1
-
-
-async def test_a_copy_refuses_messages_that_wait(stage: Stage) -> None:
-    await stage.publish()
-    await stage.store.wait(ask(await stage.take(), SLEEP))
-    async with await stores.open("sqlite://") as target:
-        with pytest.raises(InvalidState, match="that wait, or have stored steps"):
-            await copy_store(stage.store, target)
 
 
 async def test_a_child_that_is_held_stays_held(stage: Stage) -> None:

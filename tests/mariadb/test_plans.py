@@ -84,7 +84,6 @@ WALKS: dict[str, list[str]] = {
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
-    "copy_waits": "a store is copied by hand, and read from end to end anyway",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
     "held": "it watches claims while somebody listens, and what is claimed is never much",

@@ -3,6 +3,7 @@
 from tests.mutation.mutation import Mutation, conformance
 
 COPY = conformance("copy")
+COPY_WAITS = conformance("copy_waits")
 
 COPYING = (
     Mutation("copied_twice", "stores/sql/copying.py", "restore",
@@ -17,8 +18,14 @@ COPYING = (
              "if plan.claimed and not release_claimed:", "if False:", COPY),
     Mutation("a_copied_rule_fires_again_on_old_ends", "broker/copy_store.py", "prepare_document",
              "since=now", "since=0", COPY),
-    Mutation("waiting_messages_are_copied_without_their_holds", "broker/copy_store.py",
-             "copy_store", "if plan.waiting:", "if False:", COPY),
+    Mutation("waiting_messages_are_copied_without_their_holds", "stores/sql/copying.py",
+             "make_rows", "if life.waits is not None:", "if False:", COPY_WAITS),
+    Mutation("ends_before_a_copy_are_never_seen", "stores/sql/copying_waits.py", "add_waits",
+             "if waits.holds:", "if False:", COPY_WAITS),
+    Mutation("a_copied_held_message_is_in_the_line_of_its_key", "stores/sql/copying.py",
+             "add_ticket", "None if ticket.flags & Flag.HELD else key", "key", COPY_WAITS),
+    Mutation("results_of_removed_messages_are_not_copied", "stores/sql/copying.py", "restore",
+             "if page.results:", "if False:", COPY_WAITS),
     Mutation("a_copied_broadcast_begins_with_version_1", "broker/copy_store.py", "copy_documents",
              "await copy_versions(source, target, BROADCAST)", "pass", COPY),
     Mutation("copied_over_another_store", "broker/copy_store.py", "refuse_used",

@@ -170,6 +170,8 @@ WALKS: dict[str, list[str]] = {
     "copy_dead": ["dead_pkey (id)"],
     "copy_history": [STORY, ENDED],
     "copy_results": ["result_pkey (id)"],
+    "copy_results_stored": ["result_pkey (id)"],
+    "copy_awaited_results": [BODY, "result_pkey (id)"],
     "find_oldest": [BODY],
     "highest": ["message_pkey ()"],
     "last_position": [STORY],
@@ -212,7 +214,6 @@ PAGES = {
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
-    "copy_waits": "a store is copied by hand, and read from end to end anyway",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
     "held": "it watches claims while somebody listens, and what is claimed is never much",

@@ -184,7 +184,6 @@ SMALL = {"q", "s", "schedule", "agent", "worker", "cursor", "sqlite_sequence"}
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
-    "copy_waits": "a store is copied by hand, and read from end to end anyway",
     "depths": "it counts what is not ended, for operators",
     "dead_counts": "it counts the dead, once a minute",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",

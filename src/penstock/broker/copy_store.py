@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from penstock.broker.alerts import ALERT
 from penstock.broker.documents import list_documents
+from penstock.broker.views import VIEW
 from penstock.broker.waiting.inbox import STATE as HUMAN_STEP
 from penstock.broker.waiting.workflow_start import KEY as WORKFLOW_KEY
 from penstock.broker.waiting.workflow_start import OPEN as OPEN_WORKFLOW
@@ -41,7 +42,7 @@ PROGRESS = ("copy", "progress")
 DOCUMENT_KINDS = (
     "key", "role", "trust", "subscription", SCHEMA, BINDING, SCOPE, TOPOLOGY, RULE, RULE_VERSION,
     BROADCAST, BROADCAST_CLAIM, ALERT, PATTERN, HUMAN_WEBHOOK, HUMAN_STEP, WORKFLOW,
-    OPEN_WORKFLOW, WORKFLOW_KEY,
+    OPEN_WORKFLOW, WORKFLOW_KEY, VIEW,
 )  # fmt: skip
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
@@ -65,8 +66,6 @@ class CopyPlan(Struct, frozen=True):
     counts: dict[tuple[int, str], int]
     schedules: int
     resumes: bool
-    # Unfinished messages with holds, stored steps or signals.
-    waiting: int = 0
 
     @property
     def messages(self) -> int:
@@ -95,7 +94,6 @@ async def plan_copy(source: Store, target: Store | None) -> CopyPlan:
         {(each.queue_id, each.place): each.count for each in await source.census()},
         len(await source.schedules()),
         progress is not None,
-        await source.count_waits(),
     )
 
 
@@ -112,12 +110,6 @@ async def copy_store(
     number of messages read so far.
     """
     plan = await plan_copy(source, target)
-    if plan.waiting:
-        raise InvalidState(
-            "messages that wait, or have stored steps or signals, cannot be copied, and the source"
-            f" has {plan.waiting:,}: let workers finish them, or cancel them; `penstock list"
-            " --state scheduled` shows those that wait"
-        )
     if plan.claimed and not release_claimed:
         raise InvalidState(
             f"{plan.claimed} messages are claimed in the source: stop its workers and wait until"

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from penstock.model.message import FeedMessage, HistoryRow, Moment
+from penstock.model.waiting import Edge, StepRecord, StoredHold, StoredSignal
 
 TicketPlace: TypeAlias = Literal["ready", "scheduled", "lease", "dead"]
 
@@ -59,6 +60,15 @@ class StoredTicket(Struct, frozen=True, gc=False):
     error: str | None = None
 
 
+class StoredWaits(Struct, frozen=True):
+    """What a message waits or waited for, the steps of its runs, and its signals."""
+
+    holds: tuple[StoredHold, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
+    signals: tuple[StoredSignal, ...] = ()
+
+
 class StoredLife(Struct, frozen=True, gc=False):
     """A message with its ticket, history and result. `rank` is the one it was published with."""
 
@@ -67,6 +77,7 @@ class StoredLife(Struct, frozen=True, gc=False):
     ticket: StoredTicket | None
     history: tuple[HistoryRow, ...] = ()
     result: StoredResult | None = None
+    waits: StoredWaits | None = None
 
 
 class StoreDump(Struct, frozen=True):
@@ -76,6 +87,8 @@ class StoreDump(Struct, frozen=True):
     cursor: CopyCursor
     keys: list[StoredKey] = []
     lives: list[StoredLife] = []
+    # Results of removed messages that messages in `lives` wait for.
+    results: dict[int, StoredResult] = {}
     after: int = 0
     # True if nothing is left to read.
     done: bool = False

@@ -36,10 +36,10 @@ def copy(
     """Copy a store to a new, empty one of any kind.
 
     Messages keep their ids, states, counters, keys, names, results and history; finished ones
-    stay finished. Queues with their settings, schedules, rules, schemas, subscriptions, alerts,
-    patterns, workflows, API keys, roles and trusts are copied too. Stop workers and publishers
-    first. Until the copy is complete, the target is paused. After an interruption, run the same
-    command again: it resumes.
+    stay finished, and those that wait keep their steps and signals. Queues with their settings,
+    schedules, rules, schemas, subscriptions, alerts, patterns, workflows, views, API keys, roles
+    and trusts are copied too. Stop workers and publishers first. Until the copy is complete, the
+    target is paused. After an interruption, run the same command again: it resumes.
 
     \b
     penstock copy sqlite:///penstock.db postgresql://penstock@db.example/queue --dry-run
@@ -59,8 +59,6 @@ def copy(
         print(f"\n{resumes}would copy {messages} to {locate_store(target)}")
         if plan.claimed:
             print(f"{plan.claimed} are claimed: wait for them, or use --release-claimed")
-        if plan.waiting:
-            print(f"{plan.waiting} wait or have stored steps or signals: finish or cancel them")
     else:
         took = time.monotonic() - began
         print(f"\ncopied {messages} in {took:.1f} s; the stores agree")
@@ -134,7 +132,6 @@ def describe_plan(plan: CopyPlan) -> dict[str, Any]:
         "messages": plan.messages,
         "schedules": plan.schedules,
         "resumes": plan.resumes,
-        "waiting": plan.waiting,
         "queues": [{"queue": name, **counts} for name, counts in list_counts(plan)],
     }
 

@@ -166,6 +166,8 @@ async def insert(tx: PostgresTransaction, table: str, rows: Rows) -> None:
     await tx.connection.copy_records_to_table(
         table, schema_name="penstock", columns=COLUMNS[table], records=rows, timeout=DEADLINE
     )
+    if table == "signal":
+        await tx.one("restore_signal_ids")
 
 
 async def insert_keys(tx: PostgresTransaction, rows: Rows) -> None:

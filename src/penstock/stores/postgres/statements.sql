@@ -1208,14 +1208,35 @@ FROM penstock.history WHERE id BETWEEN :first AND :last AND final
 ORDER BY 1;
 -- name: copy_results
 SELECT id, expires_at, body FROM penstock.result WHERE id BETWEEN :first AND :last;
--- name: copy_waits
-SELECT count(*) FROM (
-    SELECT id, flags FROM penstock.ready
-    UNION ALL SELECT id, flags FROM penstock.scheduled
-    UNION ALL SELECT id, flags FROM penstock.lease
-    UNION ALL SELECT id, flags FROM penstock.dead
-) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
-    SELECT message_id FROM penstock.signal WHERE NOT consumed);
+-- name: copy_wait_sizes
+-- The bytes of steps and signals; an edge counts as 50.
+SELECT message_id, sum(octet_length(body)) FROM penstock.step
+WHERE message_id BETWEEN :first AND :last GROUP BY message_id
+UNION ALL
+SELECT message_id, sum(octet_length(body)) FROM penstock.signal
+WHERE message_id BETWEEN :first AND :last GROUP BY message_id
+UNION ALL
+SELECT held_id, count(*) * 50 FROM penstock.edge
+WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
+-- name: copy_holds
+SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock.hold
+WHERE held_id BETWEEN :first AND :last ORDER BY held_id, place;
+-- name: copy_edges
+SELECT held_id, awaited_id, number, state FROM penstock.edge
+WHERE held_id BETWEEN :first AND :last ORDER BY held_id, number, awaited_id;
+-- name: copy_steps
+SELECT message_id, name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
+WHERE message_id BETWEEN :first AND :last ORDER BY message_id, position;
+-- name: copy_signals
+SELECT id, message_id, name, key, at, consumed, body FROM penstock.signal
+WHERE message_id BETWEEN :first AND :last ORDER BY message_id, id;
+-- name: copy_awaited_results
+SELECT r.id, r.expires_at, r.body FROM (
+    SELECT DISTINCT awaited_id FROM penstock.edge WHERE held_id BETWEEN :first AND :last) AS e
+CROSS JOIN LATERAL (SELECT * FROM penstock.result WHERE id = e.awaited_id LIMIT 1) AS r
+WHERE (SELECT 1 FROM penstock.message AS m WHERE m.id = r.id) IS NULL;
+-- name: copy_results_stored
+SELECT id FROM penstock.result WHERE id = ANY (:ids::bigint[]);
 -- name: copy_stored
 SELECT id FROM penstock.message WHERE id BETWEEN :first AND :last;
 -- name: restore_dedup
@@ -1223,6 +1244,8 @@ INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
 SELECT * FROM unnest(:queue_ids::int[], :keys::text[], :ids::bigint[], :digests::bytea[],
                      :expires_ats::bigint[])
 ON CONFLICT DO NOTHING;
+-- name: restore_signal_ids
+SELECT setval(pg_get_serial_sequence('penstock.signal', 'id'), max(id)) FROM penstock.signal;
 -- name: restore_counters
 WITH raised AS (
     UPDATE penstock.counter SET value = greatest(value, :pruned) WHERE name = 'pruned'

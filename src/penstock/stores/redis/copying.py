@@ -1,6 +1,6 @@
 """Dumps messages with everything kept about them, and restores them under the same ids."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.model.copies import (
@@ -13,6 +13,7 @@ from penstock.model.copies import (
     StoreDump,
 )
 from penstock.model.message import NEVER, Flag, HistoryRow, Meta
+from penstock.stores.redis import copying_waits
 from penstock.stores.redis.codec import (
     NONE,
     compute_digest,
@@ -35,26 +36,11 @@ RANK_OFFSET = 2**53
 MIN_GAP = 1_000
 UNIQUE = "unique:"
 NO_TICKET = ("",) * 7
-# Hexadecimal digits of a message id.
-ID_LENGTH = 14
-PAGE_SIZE = 2_500
 
 
 class RedisCopying:
     def __init__(self, database: RedisDatabase) -> None:
         self.database = database
-
-    async def count_waits(self) -> int:
-        sizes = [await self.database.ask("HLEN", key) for key in ("hold", "step", "signal")]
-        if not any(sizes):
-            return 0
-        fields = await self.database.ask("HKEYS", "signal")
-        signalled = {int(field[:ID_LENGTH], 16) for field in fields}
-        count, page = 0, await self.dump(CopyCursor(None), PAGE_SIZE)
-        while not page.done:
-            count += sum(is_waiting(life, signalled) for life in page.lives)
-            page = await self.dump(page.cursor, PAGE_SIZE)
-        return count
 
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         if cursor.keys is not None:
@@ -72,6 +58,7 @@ class RedisCopying:
             StoreCounters(int(message), int(fence), int(pruned)),
             CopyCursor(None, after),
             lives=[decode_life(*life) for life in lives],
+            results=copying_waits.decode_results(words for *_, words in lives),
             after=cursor.message,
             done=not lives,
         )
@@ -101,15 +88,9 @@ class RedisCopying:
         history = [word for row, queue_id in rows for word in encode_history(row, queue_id)]
         written: int = await self.database.run(
             "restore", counters.message, counters.fence, counters.pruned, len(page.lives), *lives,
-            len(rows), *history, *find_gaps(page),
+            len(rows), *history, *copying_waits.encode_page(page), *find_gaps(page),
         )  # fmt: skip
         return written
-
-
-def is_waiting(life: StoredLife, signalled: Container[int]) -> bool:
-    if life.ticket is None:
-        return False
-    return bool(life.ticket.flags & (Flag.HELD | Flag.STEPS)) or life.message.id in signalled
 
 
 def find_gaps(page: StoreDump) -> Iterator[int]:
@@ -140,7 +121,7 @@ def encode_key(key: StoredKey, queue_ids: Mapping[int, int]) -> tuple[Any, ...]:
 
 def decode_life(
     id: bytes, value: bytes, place: bytes, text: bytes, corpse: bytes, due: bytes, head: bytes,
-    until: bytes, result: bytes, rows: list[bytes],
+    until: bytes, result: bytes, rows: list[bytes], waits: list[bytes],
 ) -> StoredLife:  # fmt: skip
     rank = int(value.split(b" ", 2)[1], 16) - RANK_OFFSET
     ticket = decode_ticket(place.decode(), text, corpse, due, bool(head)) if place else None
@@ -148,6 +129,7 @@ def decode_life(
         make_feed_message(id, value), rank, ticket,
         tuple(map(decode_history, rows[::3], rows[1::3], rows[2::3])),
         StoredResult(result, int(until)) if until else None,
+        copying_waits.decode_waits(int(id, 16), waits) if waits else None,
     )  # fmt: skip
 
 

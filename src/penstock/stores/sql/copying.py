@@ -1,7 +1,7 @@
 """Dumps messages with everything kept about them, and restores them under the same ids."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,8 +17,9 @@ from penstock.model.copies import (
     StoreDump,
     TicketPlace,
 )
-from penstock.model.message import NEVER, PLAIN, HistoryRow, Meta
+from penstock.model.message import NEVER, PLAIN, Flag, HistoryRow, Meta
 from penstock.rules.items import MOVED, REPLACED
+from penstock.stores.sql import copying_waits
 from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
@@ -47,16 +48,12 @@ COLUMNS = {
     "dedup": ("queue_id", "key", "id", "digest", "expires_at"),
     "name": ("queue_id", "name", "id"),
     "result": ("id", "expires_at", "body"),
+    **copying_waits.COLUMNS,
 }  # fmt: skip
 encode_meta = msgspec.json.Encoder().encode
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 # Inserts rows into a table, with the columns above.
 Insert: TypeAlias = Callable[[Any, str, Rows], Awaitable[None]]
-
-
-async def count_waits(tx: SqlTransaction) -> int:
-    (count,) = await tx.one("copy_waits")
-    return int(count)
 
 
 async def dump(tx: SqlTransaction, cursor: CopyCursor, limit: int) -> StoreDump:
@@ -65,10 +62,15 @@ async def dump(tx: SqlTransaction, cursor: CopyCursor, limit: int) -> StoreDump:
         keys = await list_keys(tx, cursor.keys, limit)
         after = json.dumps([keys[-1].queue_id, keys[-1].key]) if len(keys) == limit else None
         return StoreDump(counters, CopyCursor(after, cursor.message), keys)
-    lives = await read_lives(tx, cursor.message, limit)
-    last = lives[-1].message.id if lives else cursor.message
+    span = await choose_span(tx, cursor.message, limit)
+    if span is None:
+        return StoreDump(counters, cursor, after=cursor.message, done=True)
     return StoreDump(
-        counters, CopyCursor(None, last), lives=lives, after=cursor.message, done=not lives
+        counters,
+        CopyCursor(None, span["last"]),
+        lives=await read_lives(tx, span),
+        results=await copying_waits.read_removed_results(tx, span),
+        after=cursor.message,
     )
 
 
@@ -78,17 +80,25 @@ async def list_keys(tx: SqlTransaction, after: str, limit: int) -> list[StoredKe
     return [StoredKey(row[0], row[1], row[2], bytes(row[3]), row[4]) for row in rows]
 
 
-async def read_lives(tx: SqlTransaction, after: int, limit: int) -> list[StoredLife]:
+async def choose_span(tx: SqlTransaction, after: int, limit: int) -> dict[str, int] | None:
+    """Returns the first and last id of a page, None if no message is left."""
     sizes = await tx.all("copy_sizes", after=after, limit=limit)
     if not sizes:
-        return []
-    last, total = sizes[0]
-    for id, size in sizes[1:]:
-        total += size
-        if total > MAX_PAGE_BYTES:
+        return None
+    first = last = sizes[0][0]
+    waits: Counter[int] = Counter()
+    for id, size in await tx.all("copy_wait_sizes", first=first, last=sizes[-1][0]):
+        waits[id] += int(size)
+    total = 0
+    for id, size in sizes:
+        total += size + waits[id]
+        if total > MAX_PAGE_BYTES and id != first:
             break
         last = id
-    span = {"first": sizes[0][0], "last": last}
+    return {"first": first, "last": last}
+
+
+async def read_lives(tx: SqlTransaction, span: dict[str, int]) -> list[StoredLife]:
     rows = await tx.all("copy_messages", **span)
     history: dict[int, list[HistoryRow]] = defaultdict(list)
     for row in await tx.all("copy_history", **span):
@@ -97,12 +107,13 @@ async def read_lives(tx: SqlTransaction, after: int, limit: int) -> list[StoredL
         id: StoredResult(bytes(body), expires_at)
         for id, expires_at, body in await tx.all("copy_results", **span)
     }
+    waits = await copying_waits.read_waits(tx, span)
     ended = {id for id, rows in history.items() if rows[-1].final}
     tickets = await read_tickets(tx, span, {row[0] for row in rows} - ended)
     return [
         StoredLife(
             make_feed_message(row[:9]), row[9], tickets.get(row[0]), tuple(history.get(row[0], ())),
-            results.get(row[0]),
+            results.get(row[0]), waits.get(row[0]),
         )
         for row in rows
     ]  # fmt: skip
@@ -144,6 +155,9 @@ async def restore(
     stored = {id for (id,) in await tx.all("copy_stored", **span)}
     fresh = [life for life in page.lives if life.message.id not in stored]
     await insert_all(tx, insert, make_rows(fresh, queue_ids))
+    if page.results:
+        missing = await copying_waits.choose_missing(tx, page.results)
+        await insert_all(tx, insert, {"result": missing})
     tx.woken.update(queue_ids[life.message.queue_id] for life in fresh)
     return len(fresh)
 
@@ -178,6 +192,8 @@ def make_rows(
             add_ticket(tables, life, life.ticket, queue_id)
         if life.result is not None:
             tables["result"].append((message.id, life.result.expires_at, life.result.body))
+        if life.waits is not None:
+            copying_waits.add_waits(tables, message.id, life.waits)
         past += [(row, queue_id) for row in life.history]
     # Retention reads history in the order of time.
     past.sort(key=lambda each: (each[0].at, each[0].position))
@@ -206,7 +222,9 @@ def add_ticket(
         expires_at = NEVER if message.expires_at is None else message.expires_at
         row: tuple[Any, ...] = (*begin, expires_at, ticket.flags)
         if ticket.place == "scheduled":
-            row += (ticket.due_at, key, ticket.position)
+            # A held message gets in the line of its key when nothing else holds it.
+            waits_for = None if ticket.flags & Flag.HELD else key
+            row += (ticket.due_at, waits_for, ticket.position)
         tables[ticket.place].append(row)
     if ticket.head:
         tables["head"].append((queue_id, key, message.id))

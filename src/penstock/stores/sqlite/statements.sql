@@ -687,14 +687,35 @@ FROM penstock_history WHERE id BETWEEN :first AND :last AND final = 1
 ORDER BY 1;
 -- name: copy_results
 SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
--- name: copy_waits
-SELECT count(*) FROM (
-    SELECT id, flags FROM penstock_ready
-    UNION ALL SELECT id, flags FROM penstock_scheduled
-    UNION ALL SELECT id, flags FROM penstock_lease
-    UNION ALL SELECT id, flags FROM penstock_dead
-) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
-    SELECT message_id FROM penstock_signal WHERE consumed = 0);
+-- name: copy_wait_sizes
+-- The bytes of steps and signals; an edge counts as 50.
+SELECT message_id, sum(length(body)) FROM penstock_step
+WHERE message_id BETWEEN :first AND :last GROUP BY message_id
+UNION ALL
+SELECT message_id, sum(length(body)) FROM penstock_signal
+WHERE message_id BETWEEN :first AND :last GROUP BY message_id
+UNION ALL
+SELECT held_id, count(*) * 50 FROM penstock_edge
+WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
+-- name: copy_holds
+SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
+WHERE held_id BETWEEN :first AND :last ORDER BY held_id, place;
+-- name: copy_edges
+SELECT held_id, awaited_id, number, state FROM penstock_edge
+WHERE held_id BETWEEN :first AND :last ORDER BY held_id, number, awaited_id;
+-- name: copy_steps
+SELECT message_id, name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id BETWEEN :first AND :last ORDER BY message_id, position;
+-- name: copy_signals
+SELECT id, message_id, name, key, at, consumed, body FROM penstock_signal
+WHERE message_id BETWEEN :first AND :last ORDER BY message_id, id;
+-- name: copy_awaited_results
+SELECT r.id, r.expires_at, r.body FROM penstock_result AS r WHERE r.id IN (
+    SELECT e.awaited_id FROM penstock_edge AS e
+    WHERE e.held_id BETWEEN :first AND :last AND NOT EXISTS (
+        SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id));
+-- name: copy_results_stored
+SELECT id FROM penstock_result WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: copy_stored
 SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
 -- name: restore_message
@@ -735,6 +756,26 @@ VALUES (?, ?, ?);
 INSERT INTO penstock_result (
     id, expires_at, body)
 VALUES (?, ?, ?);
+-- name: restore_hold
+INSERT INTO penstock_hold (
+    held_id, place, number, due_at, kind, name, policy, need, on_dead)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_edge
+INSERT INTO penstock_edge (
+    held_id, number, awaited_id, state)
+VALUES (?, ?, ?, ?);
+-- name: restore_step
+INSERT INTO penstock_step (
+    message_id, name, key, kind, position, done, due_at, at, fence, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_signal
+INSERT INTO penstock_signal (
+    id, message_id, name, key, at, consumed, body)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+-- name: restore_nudge
+INSERT INTO penstock_nudge (
+    held_id)
+VALUES (?);
 -- name: restore_sequence
 UPDATE sqlite_sequence SET seq = max(seq, :message) WHERE name = 'penstock_message';
 -- name: restore_counters

@@ -1,7 +1,7 @@
--- keys: result result_until
+-- keys: result result_until step step_line signal signal_line edge edge_of edge_state hold
 -- with: lease ids
 -- ARGV: now, last message read, limit, bytes. Returns for each message its id and value, the place
--- and text of its ticket, due, whether it holds its key, reads of its result, and its rows.
+-- and text of its ticket, due, whether it holds its key, its result, its rows, and what it waits for.
 local room = tonumber(ARGV[4])
 
 local function place_of(id)
@@ -24,6 +24,39 @@ local function holds_key(id, place, text)
     return has(t.flags, KEYED) and is_head(t) and '1' or ''
 end
 
+local function range(set, id) return call('ZRANGEBYLEX', set, '[' .. id, '(' .. id .. 'g') end
+
+local any_waits = false
+for _, set in ipairs({step_line, signal_line, edge_of}) do
+    any_waits = any_waits or call('EXISTS', set) == 1
+end
+any_waits = any_waits or call('EXISTS', hold) == 1
+
+-- Appends a kind, a field and a text for each hold, step, signal and edge. With an edge to a
+-- message that retention has removed comes its result.
+local function waits_of(id)
+    local found = {}
+    local function add(kind, field, text)
+        for _, value in ipairs({kind, field, text}) do found[#found + 1] = value end
+        room = room - #text - 50
+    end
+    local holds = call('HGET', hold, id)
+    if holds then add('hold', '', holds) end
+    for _, member in ipairs(range(step_line, id)) do
+        add('step', sub(member, 15), call('HGET', step, id .. sub(member, 23)))
+    end
+    for _, member in ipairs(range(signal_line, id)) do
+        add('signal', sub(member, 15), call('HGET', signal, member))
+    end
+    for _, field in ipairs(range(edge_of, id)) do
+        local awaited = sub(field, 29)
+        add('edge', sub(field, 15), call('HGET', edge_state, field) or '')
+        local value = call('HEXISTS', message, awaited) == 0 and call('HGET', result, awaited)
+        if value then add('result', awaited, call('ZSCORE', result_until, awaited) .. ' ' .. value) end
+    end
+    return found
+end
+
 local function life_of(id, value)
     local place, text = place_of(id)
     local rows = {}
@@ -32,8 +65,9 @@ local function life_of(id, value)
     end
     return {
         id, value, place, text, place == 'lease' and call('HGET', dead, id) or '',
-        call('ZSCORE', due, id) or '', holds_key(id, place, text),
+        call('ZSCORE', due, id) or call('ZSCORE', held_until, id) or '', holds_key(id, place, text),
         call('ZSCORE', result_until, id) or '', call('HGET', result, id) or '', rows,
+        any_waits and waits_of(id) or {},
     }
 end
 

@@ -1,7 +1,8 @@
--- keys: name result result_until correlation gap
+-- keys: name result result_until correlation gap step step_line signal signal_line edge_of edge_state
 -- with: lease
 -- ARGV: now, counters, then the number of messages with 13 values each, then rows of history with
--- 3 values each, then gaps with 2 each. Skips messages that are stored.
+-- 3 values each, then what messages wait for with 4 values each, then gaps with 2 each. Skips
+-- messages that are stored.
 for place, number in ipairs({'message', 'fence', 'pruned'}) do
     local stored = tonumber(call('HGET', fact, number) or '0')
     if tonumber(ARGV[1 + place]) > stored then call('HSET', fact, number, ARGV[1 + place]) end
@@ -72,6 +73,49 @@ for _ = 1, rows do
         if FINAL[state] and state ~= 'completed' then call('ZADD', unsuccessful, 0, id) end
     end
     place = place + 3
+end
+
+local PUT = {}
+-- Nudges are not copied. A look finds what has ended meanwhile.
+function PUT.hold(id, _, text)
+    call('HSET', hold, id, text)
+    put_nudge(id)
+end
+
+function PUT.step(id, field, text)
+    call('HSET', step, id .. sub(field, 9), text)
+    call('ZADD', step_line, 0, id .. field)
+end
+
+function PUT.signal(id, number, text)
+    call('HSET', signal, id .. number, text)
+    call('ZADD', signal_line, 0, id .. number)
+    local last = tonumber(number, 16)
+    if last > tonumber(call('HGET', fact, 'signal') or '0') then
+        call('HSET', fact, 'signal', whole(last))
+    end
+end
+
+function PUT.edge(id, field, state)
+    call('ZADD', edge_of, 0, id .. field)
+    call('ZADD', edge, 0, sub(field, 15) .. id .. sub(field, 1, 14))
+    if state ~= '' then call('HSET', edge_state, id .. field, state) end
+end
+
+function PUT.result(id, expires, text)
+    call('HSET', result, id, text)
+    call('ZADD', result_until, expires, id)
+end
+
+local waits = tonumber(ARGV[place])
+place = place + 1
+for _ = 1, waits do
+    local id, kind = ARGV[place], ARGV[place + 1]
+    -- The result of a removed message may have been stored for another that waits for it.
+    if fresh[id] or kind == 'result' and call('HEXISTS', result, id) == 0 then
+        PUT[kind](id, ARGV[place + 2], ARGV[place + 3])
+    end
+    place = place + 4
 end
 while ARGV[place] do
     call('ZADD', gap, ARGV[place], ARGV[place] .. ' ' .. ARGV[place + 1])
