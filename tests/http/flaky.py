@@ -70,3 +70,10 @@ class FlakyHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *words: object) -> None:
         pass
+
+
+def refuse_every_other_call(path: str, before: int) -> Treatment:
+    """Answers 503. The caller sees the second answer to each `complete`, 409."""
+    if before % 2 == 0:
+        return "refuse"
+    return "twice" if path == "/v1/complete" else "forward"

@@ -19,7 +19,7 @@ from penstock.http.routes import OPERATIONS
 from tests.cli.terminal import until
 from tests.docs.tables import table, word
 from tests.docs.test_reference import tree
-from tests.http.flaky import FlakyProxy, Treatment
+from tests.http.flaky import FlakyProxy, refuse_every_other_call
 from tests.http.keys import guarded, keyed
 from tests.http.reference import PAGE, TITLES, page
 from tests.http.served import Served
@@ -104,20 +104,13 @@ def test_a_worker_of_curl_alone_works(server: Served) -> None:
 def test_a_worker_of_curl_survives_409_and_503_and_shows_its_key(tmp_path: Path) -> None:
     with (
         guarded(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server,
-        FlakyProxy(server.port, treat) as flaky,
+        FlakyProxy(server.port, refuse_every_other_call) as flaky,
     ):
         queue = server.queue()
         ids = [server.publish(queue, number) for number in range(3)]
         with working(flaky.url, queue, keyed(server, "worker").key):
             until(lambda: all(server.state(id) == "completed" for id in ids))
     assert {409, 503} <= set(flaky.answered)
-
-
-def treat(path: str, before: int) -> Treatment:
-    """Refuses every other call. The worker sees the second answer to each `complete`, 409."""
-    if before % 2 == 0:
-        return "refuse"
-    return "twice" if path == "/v1/complete" else "forward"
 
 
 def test_the_example_answer_of_the_guide_is_json() -> None:

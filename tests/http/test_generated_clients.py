@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.http.keys import guarded
+from tests.cli.terminal import until
+from tests.http.flaky import FlakyProxy, refuse_every_other_call
+from tests.http.keys import guarded, keyed
 from tests.http.served import Served
 
 SOURCES = Path(__file__).parent / "clients"
 ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "typescript"
 CACHE = Path(os.environ.get("PENSTOCK_TEST_CACHE", Path.home() / ".cache" / "penstock-tests"))
 PYTHON_GENERATOR = "openapi-python-client==0.29.1"
 needs_node = pytest.mark.skipif(
@@ -92,6 +96,37 @@ def test_typescript_clients_compile_and_work(node: Path, server: Served) -> None
     said = run("node", "built/fetch_worker.js", url, server.key, cwd=node)
     assert '"shown":{"got":{"number":7},"duplicate":false}' in said
     assert run("node", "built/hey_worker.js", url, server.key, cwd=node) == "completed\n"
+
+
+@needs_node
+def test_the_typescript_example_survives_409_and_503(node: Path, server: Served) -> None:
+    home = node / "example"
+    shutil.copytree(EXAMPLE, home, ignore=shutil.ignore_patterns("node_modules", "built"))
+    (home / "node_modules").symlink_to((node / "node_modules").resolve())
+    tools = home / "node_modules" / ".bin"
+    run(tools / "openapi-typescript", node / "openapi.json", "-o", "schema.d.ts", cwd=home)
+    run(tools / "tsc", "-p", ".", cwd=home)
+    queue = server.queue()
+    ids = [server.publish(queue, number) for number in range(3)]
+    with FlakyProxy(server.port, refuse_every_other_call) as flaky:
+        worker = keyed(server, "worker")
+        shown = {**os.environ, "PENSTOCK_SERVER": flaky.url, "PENSTOCK_KEY": worker.key or ""}
+        line = ["node", "built/worker.js", queue]
+        with subprocess.Popen(line, cwd=home, env=shown) as running:
+            try:
+                until(lambda: all(server.state(id) == "completed" for id in ids))
+            finally:
+                running.terminate()
+    assert running.returncode == 0
+    assert {409, 503} <= set(flaky.answered)
+    results = [server.get(f"/v1/messages/{id}/result").json for id in ids]
+    assert results == [{"echo": number} for number in range(3)]
+
+
+def test_the_typescript_example_has_the_versions_that_are_tested() -> None:
+    example = msgspec.json.decode((EXAMPLE / "package.json").read_bytes())
+    tested = msgspec.json.decode((SOURCES / "package.json").read_bytes())["dependencies"]
+    assert (example["dependencies"] | example["devDependencies"]).items() <= tested.items()
 
 
 def test_a_python_client_is_generated_and_works(server: Served, tmp_path: Path) -> None:
