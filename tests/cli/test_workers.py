@@ -303,3 +303,10 @@ def test_no_worker_and_no_job_is_left_behind(terminal: Terminal) -> None:
         assert worker.poll() is None
     error = terminal.call("show", "j1", "--json").json["error"]
     assert "its supervising process was killed" in error
+
+
+def test_a_worker_warns_of_settings_that_differ_from_the_code(terminal: Terminal) -> None:
+    terminal.write("shop.py", APP + 'app.queue("default", max_attempts=7)\n')
+    said = terminal.run("worker", "start", "shop:app", "--stop-when-empty")
+    assert "queue=default setting=max_attempts code=7 store=5" in said.err
+    assert "penstock migrate" in said.err

@@ -13,10 +13,11 @@ from penstock.app.setup import (
     find_changed_settings,
     find_removed,
     list_schedules,
+    log_event,
     make_schedule,
     remove_schedules,
+    report_changed_settings,
     save_schedules,
-    show,
 )
 from penstock.app.subscribers import (
     Router,
@@ -247,7 +248,6 @@ class Penstock(Enqueuer):
             raise InvalidInput(f"the app has no handler for {', '.join(queues) or 'any queue'}")
         await self.ensure_queues(broker, {handler.queue for handler in handlers})
         await self.prepare(broker)
-        await self.report_changed_settings(broker)
         return Worker(
             broker,
             handlers,
@@ -259,9 +259,13 @@ class Penstock(Enqueuer):
         )
 
     async def prepare(self, broker: BrokerInterface) -> None:
-        """Saves the cron schedules that tasks declare, and removes those they no longer do."""
+        """Saves the cron schedules that tasks declare, and removes those they no longer do.
+
+        Warns of settings of queues that differ from the code.
+        """
         for step in await self.reconcile_schedules(broker):
             log_event("info", "schedule_changed", step=step)
+        await report_changed_settings(broker, self.declared, self.scope)
 
     async def reconcile_schedules(self, broker: BrokerInterface) -> list[str]:
         await self.ensure_queues(broker, {each.draft.queue for each in self.schedules})
@@ -270,18 +274,6 @@ class Penstock(Enqueuer):
             *await save_schedules(broker, self.schedules, found, self.scope),
             *await remove_schedules(broker, find_removed(self.schedules, found), self.scope),
         ]
-
-    async def report_changed_settings(self, broker: BrokerInterface) -> None:
-        """Warns of settings that were changed in the code or in the store since `setup`."""
-        changed = await find_changed_settings(broker, self.declared, self.scope)
-        for queue, differences in changed.items():
-            for name, (wanted, stored) in differences.items():
-                log_event(
-                    "warning",
-                    "queue_settings_differ",
-                    queue=queue, setting=name, code=show(wanted), store=show(stored),
-                    advice="run penstock migrate MODULE:APP to apply those of the code",
-                )  # fmt: skip
 
     async def asetup(self) -> list[str]:
         """Brings the store in line with the code: queues, their settings, and schedules.
@@ -341,10 +333,3 @@ class Penstock(Enqueuer):
                     hook=event, id=context.id, error=format_error(raised),
                     exception=format_traceback(raised),
                 )  # fmt: skip
-
-
-def log_event(level: str, event: str, **fields: object) -> None:
-    # Loaded late: programs that only enqueue do not log.
-    import structlog
-
-    getattr(structlog.get_logger(), level)(event, **fields)

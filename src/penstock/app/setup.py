@@ -87,6 +87,25 @@ async def find_changed_settings(
     return {name: differences for name, differences in found.items() if differences}
 
 
+async def report_changed_settings(
+    broker: BrokerInterface, declared: dict[str, dict[str, Any]], scope: str
+) -> None:
+    """Warns of settings that were changed in the code or in the store since `setup`."""
+    try:
+        changed = await find_changed_settings(broker, declared, scope)
+    except Forbidden:
+        # The key of a worker need not allow to read queues.
+        return
+    for queue, differences in changed.items():
+        for name, (wanted, stored) in differences.items():
+            log_event(
+                "warning",
+                "queue_settings_differ",
+                queue=queue, setting=name, code=show(wanted), store=show(stored),
+                advice="run penstock migrate MODULE:APP to apply those of the code",
+            )  # fmt: skip
+
+
 async def apply_settings(
     broker: BrokerInterface, changed: dict[str, dict[str, tuple[object, object]]], scope: str
 ) -> list[str]:
@@ -164,3 +183,10 @@ def get_definition(schedule: Schedule) -> tuple[object, ...]:
 
 def show(setting: object) -> str:
     return msgspec.json.encode(setting).decode()
+
+
+def log_event(level: str, event: str, **fields: object) -> None:
+    # Loaded late: programs that only enqueue do not log.
+    import structlog
+
+    getattr(structlog.get_logger(), level)(event, **fields)
