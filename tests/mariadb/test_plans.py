@@ -93,7 +93,7 @@ WHOLE = {
     "copy_ready_scan": "only if ranks have changed, and then once for a page of a copy",
 }
 # Of a table so small that it is no matter, and old already.
-SMALL = {"prune_result"}
+SMALL = {"prune_result", "copy_results_stored"}
 ASKED = {name for name, each in SQL.items() if set(each.names) <= VALUES.keys() | {"picks"}} - {
     # Neither is a query.
     "index_types",

@@ -930,7 +930,7 @@ SELECT r.id, r.expires_at, r.body FROM penstock_result AS r WHERE r.id IN (
     WHERE e.held_id BETWEEN :first AND :last AND NOT EXISTS (
         SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id));
 -- name: copy_results_stored
-SELECT id FROM penstock_result FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+SELECT id FROM penstock_result WHERE id IN (:ids);
 -- name: copy_stored
 SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
 -- name: restore_message
