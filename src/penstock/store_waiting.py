@@ -80,3 +80,6 @@ class StoreWaiting(Protocol):
 
     async def edges(self, id: int) -> list[Edge]:
         """Lists the messages that one waits or has waited for."""
+
+    async def count_waits(self) -> int:
+        """Counts unfinished messages with holds, stored steps or signals."""

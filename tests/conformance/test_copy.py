@@ -220,14 +220,14 @@ async def test_alerts_patterns_workflows_and_views_are_copied(pair: Pair) -> Non
     await source.broker.alerts.add("pager", "https://example.org/")
     spec = {"title": "Ship {{order}}?"}
     await source.broker.inbox.patterns.save(HumanPattern(name="check", spec=spec))
-    await SavedViews(source.store, "default").save(SavedView("late", "state:dead"))
+    await SavedViews(source.store, source.admin).save(SavedView("late", "state:dead"))
     nodes = [NodeDraft(label="first", draft=Draft(queue="work"))]
     started = await source.broker.workflows.start("night", nodes)
     await copy_store(source.store, target.store)
     assert (await target.broker.alerts.get("pager")).alert.url == "https://example.org/"
     (pattern,) = await target.broker.inbox.patterns.list_patterns()
     assert pattern.spec == spec
-    (view,) = await SavedViews(target.store, "default").list()
+    (view,) = await SavedViews(target.store, target.admin).list()
     assert view.filter == "state:dead"
     flow = await target.broker.workflows.get(started.id)
     assert [node.label for node in flow.workflow.nodes] == ["first"]

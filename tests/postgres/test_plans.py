@@ -214,6 +214,7 @@ PAGES = {
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
+    "copy_waits": "crash tests count them, and read everything",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
     "held": "it watches claims while somebody listens, and what is claimed is never much",

@@ -184,6 +184,7 @@ SMALL = {"q", "s", "schedule", "agent", "worker", "cursor", "sqlite_sequence"}
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",
+    "copy_waits": "crash tests count them, and read everything",
     "depths": "it counts what is not ended, for operators",
     "dead_counts": "it counts the dead, once a minute",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",

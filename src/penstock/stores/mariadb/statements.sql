@@ -902,6 +902,14 @@ FROM penstock_history FORCE INDEX (ends_once) WHERE id BETWEEN :first AND :last
 ORDER BY position;
 -- name: copy_results
 SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
+-- name: copy_waits
+SELECT count(*) FROM (
+    SELECT id, flags FROM penstock_ready
+    UNION ALL SELECT id, flags FROM penstock_scheduled
+    UNION ALL SELECT id, flags FROM penstock_lease
+    UNION ALL SELECT id, flags FROM penstock_dead
+) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
+    SELECT message_id FROM penstock_signal WHERE NOT consumed);
 -- name: copy_wait_sizes
 -- The bytes of steps and signals; an edge counts as 50.
 SELECT message_id, sum(length(body)) FROM penstock_step

@@ -1208,6 +1208,14 @@ FROM penstock.history WHERE id BETWEEN :first AND :last AND final
 ORDER BY 1;
 -- name: copy_results
 SELECT id, expires_at, body FROM penstock.result WHERE id BETWEEN :first AND :last;
+-- name: copy_waits
+SELECT count(*) FROM (
+    SELECT id, flags FROM penstock.ready
+    UNION ALL SELECT id, flags FROM penstock.scheduled
+    UNION ALL SELECT id, flags FROM penstock.lease
+    UNION ALL SELECT id, flags FROM penstock.dead
+) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
+    SELECT message_id FROM penstock.signal WHERE NOT consumed);
 -- name: copy_wait_sizes
 -- The bytes of steps and signals; an edge counts as 50.
 SELECT message_id, sum(octet_length(body)) FROM penstock.step

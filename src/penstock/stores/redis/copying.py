@@ -1,6 +1,6 @@
 """Dumps messages with everything kept about them, and restores them under the same ids."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from penstock.model.copies import (
@@ -36,11 +36,26 @@ RANK_OFFSET = 2**53
 MIN_GAP = 1_000
 UNIQUE = "unique:"
 NO_TICKET = ("",) * 7
+# Hexadecimal digits of a message id.
+ID_LENGTH = 14
+PAGE_SIZE = 2_500
 
 
 class RedisCopying:
     def __init__(self, database: RedisDatabase) -> None:
         self.database = database
+
+    async def count_waits(self) -> int:
+        sizes = [await self.database.ask("HLEN", key) for key in ("hold", "step", "signal")]
+        if not any(sizes):
+            return 0
+        fields = await self.database.ask("HKEYS", "signal")
+        signalled = {int(field[:ID_LENGTH], 16) for field in fields}
+        count, page = 0, await self.dump(CopyCursor(None), PAGE_SIZE)
+        while not page.done:
+            count += sum(is_waiting(life, signalled) for life in page.lives)
+            page = await self.dump(page.cursor, PAGE_SIZE)
+        return count
 
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         if cursor.keys is not None:
@@ -91,6 +106,12 @@ class RedisCopying:
             len(rows), *history, *copying_waits.encode_page(page), *find_gaps(page),
         )  # fmt: skip
         return written
+
+
+def is_waiting(life: StoredLife, signalled: Container[int]) -> bool:
+    if life.ticket is None:
+        return False
+    return bool(life.ticket.flags & (Flag.HELD | Flag.STEPS)) or life.message.id in signalled
 
 
 def find_gaps(page: StoreDump) -> Iterator[int]:

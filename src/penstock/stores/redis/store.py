@@ -50,6 +50,7 @@ class RedisStore:
         self.health = RedisHealth(database, self.catalog, export, upkeep)
         self.examine = self.health.examine
         copying = RedisCopying(database)
+        self.count_waits = copying.count_waits
         self.dump, self.restore = copying.dump, copying.restore
         activity = RedisActivity(database)
         self.held, self.headings = activity.held, activity.headings

@@ -56,6 +56,11 @@ Rows: TypeAlias = Sequence[tuple[Any, ...]]
 Insert: TypeAlias = Callable[[Any, str, Rows], Awaitable[None]]
 
 
+async def count_waits(tx: SqlTransaction) -> int:
+    (count,) = await tx.one("copy_waits")
+    return int(count)
+
+
 async def dump(tx: SqlTransaction, cursor: CopyCursor, limit: int) -> StoreDump:
     counters = StoreCounters(*await tx.one("copy_counters"))
     if cursor.keys is not None:

@@ -324,5 +324,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def cursors(self) -> dict[str, Exported]:
         return await self.database.look(export.cursors)
 
+    async def count_waits(self) -> int:
+        return await self.database.read(copying.count_waits)
+
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         return await self.database.read(copying.dump, cursor, limit)
