@@ -61,7 +61,7 @@ class StoredTicket(Struct, frozen=True, gc=False):
 
 
 class StoredWaits(Struct, frozen=True):
-    """What a message waits or waited for, the steps of its runs, and its signals."""
+    """Holds and edges of a message, the steps of its runs, and its signals."""
 
     holds: tuple[StoredHold, ...] = ()
     edges: tuple[Edge, ...] = ()
