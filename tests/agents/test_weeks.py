@@ -59,7 +59,7 @@ async def test_a_test_decides_and_signals() -> None:
     app = make_app()
     async with Simulation.open() as simulation:
         await simulation.use(app)
-        with pytest.raises(InvalidState, match="0 human steps are open"):
+        with pytest.raises(InvalidState, match="expected one open human step, found 0"):
             await simulation.decide("approve")
         job = await app.tasks["refund"].aenqueue()
         await simulation.advance("7d")
