@@ -96,7 +96,7 @@ def test_a_failed_job_is_found_redriven_and_ended(guarded: Terminal) -> None:
 
 
 def test_what_an_operator_looks_at_and_sets(guarded: Terminal) -> None:
-    assert "schema 4" in guarded.run("migrate").out
+    assert "schema 5" in guarded.run("migrate").out
     checks = guarded.run("doctor", "--json").lines
     assert [check for check in checks if not check["well"]] == []
     guarded.run("config", "set", "backoff-base", 3)

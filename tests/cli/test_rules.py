@@ -63,7 +63,7 @@ def test_rules_of_a_file_are_saved_together_or_not_at_all(terminal: Terminal) ->
     there = '[[rule]]\nname = "there"\nqueue = "a"\ndo = [{route = "b"}]\n'
     back = '[[rule]]\nname = "back"\nqueue = "b"\ndo = [{route = "a"}]\n'
     circle = terminal.call("rule", "add", write_rules(there + back), code=1).err
-    assert "closes a circle of routes without conditions" in circle
+    assert "creates a cycle of unconditional routes" in circle
     twice = terminal.call("rule", "add", write_rules(there + there), code=1).err
     assert "rule 'there' is declared 2 times" in twice
     assert "no rules" in terminal.call("rule", "list").out

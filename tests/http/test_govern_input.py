@@ -16,7 +16,7 @@ def test_a_loop_of_conditional_routes_leaves_the_message_where_it_was_addressed(
     there, back = server.queue(), server.queue()
     server.put(f"/v1/rules/{there}", {"queue": there, "do": [{"route": back}]})
     unconditional = server.put(f"/v1/rules/{back}", {"queue": back, "do": [{"route": there}]})
-    assert "closes a circle of routes" in unconditional.json["error"]["message"]
+    assert "creates a cycle of unconditional routes" in unconditional.json["error"]["message"]
     rule = {"queue": back, "when": "message.priority >= 0", "do": [{"route": there}]}
     assert server.put(f"/v1/rules/{back}", rule).status == 200
     assert server.post("/v1/publish", {"queue": there, "body": 1}).json["routed"] == [there]

@@ -78,6 +78,9 @@ class Waiters(Producers, Consumers):
     def signal(self, id: int, name: str) -> None:
         answer = self.run(self.store.signal(SignalDraft(id=id, name=name, body=b"1")))
         assert answer.code == self.model.signal(id, name)
+        # A store may resume at once what waits for nothing else, or leave it to the next look.
+        if answer.resumed:
+            assert self.model.look_once(self.model.items[id]), f"message {id} still waits"
 
     def save_step(self, lock: LockPair, name: str) -> None:
         """Stores a step, which consumes the oldest signal of its name; then says so again."""
