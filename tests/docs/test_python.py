@@ -29,7 +29,7 @@ INSIDE = {
         "make", "is_missing", "make_job", "prepare", "publish_calls", "publish_draft", "publish_on",
         "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run", "ensure_subscription", "make_agents",
-        "make_detector_agents",
+        "make_detector_agents", "note_transaction", "prepare_workflow",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},
