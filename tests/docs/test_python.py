@@ -30,6 +30,7 @@ INSIDE = {
         "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run", "ensure_subscription", "make_agents",
         "make_detector_agents", "note_transaction", "prepare_workflow",
+        "ensure_queues_outside",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},
