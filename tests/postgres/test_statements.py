@@ -176,7 +176,7 @@ def test_every_statement_that_is_asked_for_exists() -> None:
 OF_FILES = {"extend", "lease_read", "schedule_move"}
 # SQLite has no open transactions whose rows come later than those of others.
 OWN_VALUES = {"recent"}
-OF_SERVERS = {"any_ready", "due_when", "leases_expired", "look_when"}
+OF_SERVERS = {"any_ready", "due_when", "leases_expired", "look_when", "steps_dated"}
 
 
 def test_what_the_shared_moves_ask_for_exists_in_every_engine() -> None:
