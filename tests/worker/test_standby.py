@@ -77,7 +77,11 @@ def children_of(task: Path) -> list[int]:
 
 
 def command_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    """Returns nothing for a process that has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def memory_of(pid: int) -> int:
