@@ -193,9 +193,13 @@ class RuleAdmin:
         """Tries a rule on the last messages of its queues. Nothing is written."""
         rule = parse_rule(given)
         compiled = await self.check(rule)
-        check_condition(rule.when or "", self._list_queues(rule.scope, rule.queue), self._reveals)
+        self.refuse_masked(rule)
         records = await self._read_last(rule.scope, rule.queue, last)
         return try_rule(compiled, self.directory, records)
+
+    def refuse_masked(self, rule: Rule) -> None:
+        """Raises FieldMasked if the condition reads a masked field: its result would reveal it."""
+        check_condition(rule.when or "", self._list_queues(rule.scope, rule.queue), self._reveals)
 
     async def coverage(self, *, last: int = 1_000, scope: str = "default") -> list[RuleCoverage]:
         """Counts for each rule of the scope what it does with the last messages."""

@@ -10,6 +10,7 @@ from penstock.broker.anomalies import Anomalies, AnomalyQuery
 from penstock.broker.metrics.queries import MetricsReader
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext
+from penstock.http.handlers.rules import get_rules
 from penstock.http.lake_jobs import LakeJob
 from penstock.http.operations import OperationTable
 from penstock.model.anomalies import AnomalyState, Severity
@@ -176,6 +177,7 @@ async def backtest_rule(call: RequestContext, new: NewBacktest) -> LakeJobView:
     """Starts `penstock rule backtest` on this server. Nothing is written."""
     rule = make_rule(new.name, call.scope, new.rule)
     check_rule(rule)
+    get_rules(call, Right.MANAGE).refuse_masked(rule)
     parse_seconds(new.since)
     fields = {**msgspec.to_builtins(new.rule), "name": new.name}
     jobs, subject = call.service.lake_jobs, call.caller.subject
