@@ -103,6 +103,10 @@ def test_a_masked_field_is_not_found_out_by_rules_schemas_and_views(
     assert refuses(try_rule(operator, "message.body.card == '4711'"))
     assert try_rule(operator, "message.body.sum == 5").json["matched"] == 1
     assert try_rule(server, "message.body.card == '4711'").json["matched"] == 1
+    rule = {"queue": queue, "when": "message.body.card == '4711'", "do": [{"set": {"priority": 1}}]}
+    backtest = {"rule": rule, "since": "1d"}
+    assert refuses(operator.post("/v1/lake/backtest", backtest))
+    assert server.post("/v1/lake/backtest", backtest).code == "INVALID_STATE"
 
     name = f"schema-{queue}"
     loose = {"type": "object", "additionalProperties": True}
