@@ -250,7 +250,7 @@ async def test_many_publishes_are_told_of_together(
         for _ in range(50):
             await asyncio.gather(*(publish(teller) for _ in range(4)))
         await wait_for(
-            lambda: isinstance(teller.notifier, RedisPubSub) and not teller.notifier.telling
+            lambda: isinstance(teller.notifier, RedisPubSub) and not teller.notifier.sending
         )
         after = redis.info("commandstats")["cmdstat_publish"]["calls"]
     assert 1 <= after - before < 200

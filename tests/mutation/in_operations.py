@@ -106,7 +106,7 @@ COUNTING = (
              "test_the_last_hour_adds_up_the_queues_that_the_caller_may_read"),
     Mutation("types_have_no_limit", "broker/metrics/book.py", "use",
              "if used >= most:", "if False:", HISTORIAN),
-    Mutation("an_agent_holds_retention_for_a_month", "stores/sqlite/statements.sql",
+    Mutation("an_agent_holds_retention_for_a_month", "stores/sql/statements.sql",
              "held_by_cursors", "THEN :agents_since", "THEN :since", conformance("heads")),
 )  # fmt: skip
 

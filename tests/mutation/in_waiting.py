@@ -34,7 +34,7 @@ WAITING = (
     code("resumes_too_early", "stores/sql/look.py", "look_at", "elif all(verdicts):", "elif True:"),
     code("needs_no_dependency", "stores/sql/look.py", "look_at", "if False in verdicts:",
          "if False:"),
-    code("stays_held", "stores/sql/look.py", "resume", 'await tx.run("leave_held", ids=listed)',
+    code("stays_held", "stores/sql/look.py", "resume", 'await tx.run("leave_held", ids=encoded)',
          "pass"),
     code("ignores_a_failure_while_edges_are_open", "stores/sql/look.py", "settle_edges",
          "return set(full).union(*failed)", "return set(full)", FAN_IN),

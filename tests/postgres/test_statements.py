@@ -113,10 +113,12 @@ def test_every_statement_can_be_prepared(postgres_server: Postgres, template: st
 
 
 def test_every_name_is_given_once() -> None:
-    text = (STORES / "postgres" / "statements.sql").read_text()
-    names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
-    assert sorted(names) == sorted(set(names))
-    assert list(statements.load("penstock.stores.postgres", "statements.sql")) == names
+    loaded = set(statements.load("penstock.stores.postgres", "penstock."))
+    for folder in ("sql", "postgres"):
+        text = (STORES / folder / "statements.sql").read_text()
+        names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+        assert sorted(names) == sorted(set(names))
+        assert set(names) <= loaded
 
 
 def test_every_statement_is_one_statement() -> None:

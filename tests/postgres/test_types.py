@@ -83,7 +83,7 @@ async def half_built(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> PostgresStore:
     """Whoever made it waited for somebody's transaction, and was killed."""
-    monkeypatch.setattr(schema, "DEADLINE", 0.5)
+    monkeypatch.setattr(schema, "CALL_TIMEOUT_S", 0.5)
     async with in_the_way(url):
         await Broker(store).admin.create_queue("typed", filter_by_type=True)
         assert await execute(url, KILL)
@@ -94,7 +94,7 @@ async def half_built(
 async def test_one_that_waits_too_long_for_its_caller_is_made_all_the_same(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "DEADLINE", 0.5)
+    monkeypatch.setattr(schema, "CALL_TIMEOUT_S", 0.5)
     async with in_the_way(url):
         await Broker(store).admin.create_queue("typed", filter_by_type=True)
         assert await valid(url) is False

@@ -199,7 +199,7 @@ async def test_many_publishes_are_told_of_together(store: PostgresStore, url: st
             await asyncio.gather(*(publish(store) for _ in range(4)))
         publishers = {each.get_server_pid() for each in store.database.pool.idle}
         with anyio.fail_after(CAP):
-            while store.notifier.telling is not None:  # noqa: ASYNC110 - nobody tells
+            while store.notifier.sending is not None:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(0.001)
         await say(url, last)
         with anyio.fail_after(CAP):
@@ -217,7 +217,7 @@ async def test_a_notice_of_very_many_queues_is_heard_by_all_of_them(
     await hearing(store)
     many = range(1_000_000, 1_003_000)
     waiting = [store.notifier.wait([number]) for number in (many[0], many[1_500], many[-1])]
-    other.notifier.tell(many)
+    other.notifier.notify(many)
     await asyncio.wait_for(asyncio.gather(*waiting), CAP)
 
 

@@ -94,10 +94,12 @@ def test_every_statement_can_be_prepared(db: sqlite3.Connection) -> None:
 
 
 def test_every_name_is_given_once() -> None:
-    text = (STORES / "sqlite" / "statements.sql").read_text()
-    names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
-    assert sorted(names) == sorted(set(names))
-    assert list(statements.load("penstock.stores.sqlite", "statements.sql")) == names
+    loaded = set(statements.load("penstock.stores.sqlite"))
+    for folder in ("sql", "sqlite"):
+        text = (STORES / folder / "statements.sql").read_text()
+        names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+        assert sorted(names) == sorted(set(names))
+        assert set(names) <= loaded
 
 
 def test_every_statement_is_one_statement() -> None:

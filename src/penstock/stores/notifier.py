@@ -105,7 +105,7 @@ class NullNotifier(Waiters):
         """The longest time a waiter sleeps before it polls, in seconds."""
         return POLL_INTERVAL_LISTENING_S if self.hears else POLL_INTERVAL_DEAF_S
 
-    def tell(self, queue_ids: Iterable[int]) -> None:
+    def notify(self, queue_ids: Iterable[int]) -> None:
         """Call it after the commit, never inside the transaction."""
         self.wake(queue_ids)
 
@@ -164,21 +164,21 @@ class Notifier(Listener):
     def __init__(self) -> None:
         super().__init__()
         self.news: set[int] = set()
-        self.telling: asyncio.Task[None] | None = None
+        self.sending: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def send(self, notice: str) -> None: ...
 
-    def tell(self, queue_ids: Iterable[int]) -> None:
+    def notify(self, queue_ids: Iterable[int]) -> None:
         woken = set(queue_ids)
         if not woken:
             return
         self.wake(woken)
         self.news |= woken
-        if self.telling is None:
-            self.telling = asyncio.get_running_loop().create_task(self.tell_all())
+        if self.sending is None:
+            self.sending = asyncio.get_running_loop().create_task(self.send_all())
 
-    async def tell_all(self) -> None:
+    async def send_all(self) -> None:
         try:
             while self.news:
                 queues, self.news = sorted(self.news), set()
@@ -188,7 +188,7 @@ class Notifier(Listener):
                     )
                 await asyncio.sleep(MIN_NOTIFY_INTERVAL_S)
         finally:
-            self.telling = None
+            self.sending = None
 
     async def say(self, notice: str) -> None:
         try:
@@ -197,9 +197,9 @@ class Notifier(Listener):
             await self.drop()
 
     async def close(self) -> None:
-        if self.telling is not None:
-            await asyncio.wait([self.telling], timeout=LOOP_RETRY_DELAY_S)
-        await cancel_task(self.telling)
+        if self.sending is not None:
+            await asyncio.wait([self.sending], timeout=LOOP_RETRY_DELAY_S)
+        await cancel_task(self.sending)
         await super().close()
 
 

@@ -1,4 +1,4 @@
-"""Reads an engine's SQL file into a dict of named statements."""
+"""Reads the SQL files of an engine into a dict of named statements."""
 
 import os
 import re
@@ -6,14 +6,24 @@ from importlib import import_module
 
 from penstock.model.message import Flag
 
+FILE = "statements.sql"
 # A flag or a mask of flags by its name, for example {ENDING}.
 MASK = re.compile(r"\{([A-Z_]+)\}")
 NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def load(package: str, file: str) -> dict[str, str]:
+def load(package: str, tables: str = "penstock_") -> dict[str, str]:
+    """Reads the shared statements, and those of the engine, which replace shared ones.
+
+    `tables` is how names of tables begin in the engine.
+    """
+    shared = read_text("penstock.stores.sql", FILE).replace("penstock_", tables)
+    return parse(shared) | parse(read_text(package, FILE))
+
+
+def parse(text: str) -> dict[str, str]:
     masks = Flag.masks()
-    text = MASK.sub(lambda found: str(masks[found[1]]), read_text(package, file))
+    text = MASK.sub(lambda found: str(masks[found[1]]), text)
     return {name: body.strip().removesuffix(";") for name, body in NAMED.findall(text)}
 
 

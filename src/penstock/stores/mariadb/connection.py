@@ -28,7 +28,7 @@ from penstock.stores.mariadb.errors import (
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 # Time limit of every call, in seconds.
-DEADLINE = 5.0
+CALL_TIMEOUT_S = 5.0
 # In UTC, because local time goes back once a year.
 MOMENT = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
 # Overrides server defaults: overlong values must fail, and a claim must not lock gaps.
@@ -45,7 +45,7 @@ SETTINGS = {
     # Longer than any of our calls; the server drops the locks of a vanished client after it.
     "idle_transaction_timeout": "10",
 }
-OLDEST = (10, 6)
+MIN_VERSION = (10, 6)
 
 
 class StatementOutcome(NamedTuple):
@@ -57,7 +57,7 @@ class StatementOutcome(NamedTuple):
     first: int
 
     @property
-    def listed(self) -> list[Any]:
+    def row_list(self) -> list[Any]:
         return list(self.rows or ())
 
 
@@ -70,7 +70,7 @@ class MariaConnection:
         self.ended = False
         # max_allowed_packet, in bytes.
         self.most = most
-        self.deadline: float | None = DEADLINE
+        self.deadline: float | None = CALL_TIMEOUT_S
 
     async def send(self, *statements: str) -> list[StatementOutcome]:
         text = ";\n".join(statements).encode()
@@ -150,7 +150,7 @@ class MariaDsn(Struct, frozen=True):
 
     async def connect(self) -> MariaConnection:
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(CALL_TIMEOUT_S):
                 connection = await asyncmy.connect(
                     host=self.host, port=self.port, user=self.user, password=self.password,
                     database=self.database, autocommit=None, charset="utf8mb4",
@@ -189,7 +189,7 @@ def refuse_other(where: str, version: str) -> None:
         )
     # MariaDB prefixes its version with 5.5.5- for old clients.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+    if found is None or (int(found[1]), int(found[2])) < MIN_VERSION:
         raise StoreUnusable(f"{where}: MariaDB {version} is too old; 10.6 or newer is needed")
 
 

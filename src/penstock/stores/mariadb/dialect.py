@@ -106,7 +106,7 @@ class MariaDialect:
             return await self.database.write(publish_together, entries)
         queues = list_queue_ids(entries)
         outcomes = await self.act(*publish.make_statements(entries), *self.driver.notices(queues))
-        self.notifier.tell(queues)
+        self.notifier.notify(queues)
         return publish.make_published(outcomes[0].first, len(entries))
 
     async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
@@ -156,7 +156,7 @@ class MariaDialect:
     async def run_claim(self, text: str) -> tuple[list[Any], list[Any]]:
         """Returns the claimed rows and whether expired messages are in line."""
         *found, expired, _ = await self.database.retry_conflicts(lambda: self.send_packet(text))
-        return last_rows(found), expired.listed
+        return last_rows(found), expired.row_list
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         return await self.run_set(BEGIN_WRITING, make_complete_statements, items)

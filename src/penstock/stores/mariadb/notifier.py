@@ -103,8 +103,8 @@ class MariaPoller:
             if get_error_number(error) != INTERRUPTED:
                 raise
             found = await self.look_unheard(session, wanted)
-        newest, queues = [each.listed for each in found if each.rows is not None]
-        self.tell(newest[0][0], {queue for (queue,) in queues})
+        newest, queues = [each.row_list for each in found if each.rows is not None]
+        self.notify(newest[0][0], {queue for (queue,) in queues})
         # Lets the woken consumers run first.
         await asyncio.sleep(0)
 
@@ -130,7 +130,7 @@ class MariaPoller:
         nothing_for = asyncio.get_running_loop().time() - self.noticed_at
         return min(max(OFTEN, nothing_for / POLLS_PER_LOOK), SELDOM)
 
-    def tell(self, newest: int, queues: set[int]) -> None:
+    def notify(self, newest: int, queues: set[int]) -> None:
         seen, self.seen = self.seen, max(newest, self.seen)
         if newest > seen:
             self.noticed_at = asyncio.get_running_loop().time()

@@ -16,9 +16,9 @@ from penstock.stores.notifier import POLL_INTERVAL_LISTENING_S, Notifier
 from penstock.stores.urls import redact_url
 
 # Time limit of a Redis call, in seconds.
-DEADLINE = 1.0
+CALL_TIMEOUT_S = 1.0
 # Seconds of silence after which the connection is pinged.
-SILENCE = 5.0
+PING_AFTER_S = 5.0
 
 
 class RedisPubSub(Notifier):
@@ -56,10 +56,10 @@ class RedisPubSub(Notifier):
         async with self.redis.pubsub() as channel:
             await channel.subscribe(self.channel)
             while True:
-                message = await channel.get_message(timeout=SILENCE)
+                message = await channel.get_message(timeout=PING_AFTER_S)
                 if message is None:
                     await channel.ping()
-                    message = await channel.get_message(timeout=DEADLINE)
+                    message = await channel.get_message(timeout=CALL_TIMEOUT_S)
                 self.take(message)
 
     def take(self, message: dict[str, str] | None) -> None:
@@ -96,8 +96,8 @@ def make_client(url: str) -> Redis:
             url,
             decode_responses=True,
             retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=DEADLINE,
-            socket_timeout=DEADLINE,
+            socket_connect_timeout=CALL_TIMEOUT_S,
+            socket_timeout=CALL_TIMEOUT_S,
         )
     except ValueError:
         # The driver's message may contain a part of the password.

@@ -94,7 +94,7 @@ class MariaStatement:
 COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 SQL = {
     name: MariaStatement(COMMENT.sub("", text))
-    for name, text in load("penstock.stores.mariadb", "statements.sql").items()
+    for name, text in load("penstock.stores.mariadb").items()
 }
 
 

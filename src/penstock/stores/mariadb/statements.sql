@@ -1,5 +1,6 @@
--- Names are verbs and the same in every engine's file. A name may have several statements: they
--- are sent together, and the result is that of the last one with rows.
+-- Names are verbs and the same in every engine's file. Statements that engines share are in
+-- stores/sql/statements.sql. A name may have several statements: they are sent together, and the
+-- result is that of the last one with rows.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 -- Set statements force an index, or a small table would be scanned across locked rows. Rows to
 -- delete are first locked by a SELECT that skips locked ones.
@@ -11,8 +12,6 @@ SELECT number FROM penstock_generation ORDER BY number DESC LIMIT 1 LOCK IN SHAR
 SELECT @now;
 -- name: next_number
 UPDATE penstock_counter SET value = value + 1 WHERE name = :name;
-SELECT value FROM penstock_counter WHERE name = :name;
--- name: number
 SELECT value FROM penstock_counter WHERE name = :name;
 -- name: lock
 SELECT slot FROM penstock_guard FORCE INDEX (PRIMARY) WHERE slot IN (:slots) FOR UPDATE;
@@ -43,11 +42,6 @@ INSERT INTO penstock_message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
 VALUES :rows
 RETURNING id;
--- name: publish_checked
-INSERT INTO penstock_message
-    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
-VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
-RETURNING id;
 -- name: dedup_seen
 SELECT id, digest FROM penstock_dedup
 WHERE queue_id = :queue_id AND `key` = :key AND expires_at > :now;
@@ -63,10 +57,6 @@ ON DUPLICATE KEY UPDATE
 -- name: unique_free
 DELETE FROM penstock_dedup
 WHERE id = :id AND expires_at = 9007199254740991 AND `key` >= 'unique:' AND `key` < 'unique;';
--- name: name_taken
-SELECT id FROM penstock_name WHERE queue_id = :queue_id AND name = :name;
--- name: name_take
-INSERT INTO penstock_name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 -- name: depth
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT :most) AS r)
@@ -74,18 +64,11 @@ SELECT (SELECT count(*) FROM (
             SELECT 1 FROM penstock_scheduled FORCE INDEX (queue)
             WHERE queue_id = :queue_id LIMIT :most) AS s);
 
--- name: put_ready
-INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
 -- name: put_scheduled
 INSERT INTO penstock_scheduled
     (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, `key`, position)
 VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
         :position);
--- name: put_dead
-INSERT INTO penstock_dead
-    (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
 -- name: put_history
 INSERT INTO penstock_history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
@@ -108,21 +91,14 @@ FROM penstock_head AS h FORCE INDEX (id) WHERE h.id IN (:ids);
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_scheduled FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND due_at = 9007199254740991 FOR UPDATE SKIP LOCKED;
--- name: is_head
-SELECT 1 FROM penstock_head WHERE id = :id;
 -- name: head_of
 SELECT queue_id, `key` FROM penstock_head WHERE id = :id;
 -- name: take_head
 INSERT INTO penstock_head (queue_id, `key`, id) VALUES (:queue_id, :key, :id);
--- name: free_head
-DELETE FROM penstock_head WHERE id = :id;
 -- name: first_in_line
 SELECT id FROM penstock_scheduled FORCE INDEX (line)
 WHERE queue_id = :queue_id AND `key` = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
--- name: get_in_line
-UPDATE penstock_scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
-WHERE id = :id;
 -- name: end_of_line
 -- An id that no message will have.
 INSERT INTO penstock_message (queue_id, type, priority, rank, created_at, body)
@@ -167,8 +143,6 @@ SELECT DISTINCT queue_id FROM (
 SELECT q.id FROM penstock_queue AS q FORCE INDEX (PRIMARY)
 WHERE q.id IN (:queues) AND (
     SELECT 1 FROM penstock_ready AS r FORCE INDEX (PRIMARY) WHERE r.queue_id = q.id LIMIT 1);
--- name: peek_type
-SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
 -- name: pick
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY)
@@ -406,12 +380,6 @@ WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1;
 -- name: due_when
 SELECT @now, (SELECT due_at FROM penstock_scheduled FORCE INDEX (due)
               WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1);
--- name: take_scheduled
-DELETE FROM penstock_scheduled WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
--- name: take_ready
-DELETE FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: scan_ready
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id AND id = :id
@@ -454,8 +422,6 @@ UPDATE penstock_ready SET rank = :above
 WHERE queue_id = :queue_id AND rank = :rank AND id = (SELECT id FROM (
     SELECT id FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
     FOR UPDATE SKIP LOCKED) AS held);
--- name: dead_counts
-SELECT queue_id, count(*) FROM penstock_dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT IGNORE INTO penstock_agent (name, at, `by`) VALUES (:name, 0, '');
 UPDATE penstock_agent SET at = :now, `by` = :by
@@ -479,18 +445,12 @@ SELECT id FROM penstock_result AS r FORCE INDEX (expiry) WHERE expires_at <= :no
         SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1)
     LIMIT 1) IS NULL
 LIMIT :limit;
--- name: drop_result
-DELETE FROM penstock_result WHERE id = :id;
 -- name: prunable
 SELECT h.position, h.id, h.queue_id, h.at, h.final IS NOT NULL, h.id
 FROM penstock_history AS h FORCE INDEX (PRIMARY)
 WHERE h.position > :after
   AND h.position <= @final
 ORDER BY h.position LIMIT :limit;
--- name: held_by_cursors
--- The cursor of an agent holds retention for a shorter time than that of an export.
-SELECT min(message), min(history) FROM penstock_cursor
-WHERE advanced_at > CASE WHEN name LIKE 'agent:%' THEN :agents_since ELSE :since END;
 -- name: prune_history
 DELETE h FROM penstock_history AS h FORCE INDEX (ends_once) WHERE id IN (:ids);
 -- name: prune_message
@@ -515,20 +475,11 @@ VALUES (:queue_id, :name, :paused, :next_at, :plan)
 ON DUPLICATE KEY UPDATE
     paused = VALUES(paused), next_at = VALUES(next_at), plan = VALUES(plan)
 RETURNING id, queue_id, paused, next_at, last_at, plan;
--- name: schedules
-SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule ORDER BY id;
 -- name: schedules_due
 SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule
 WHERE NOT paused AND next_at <= :due_by ORDER BY next_at, id;
--- name: schedule_delete
-DELETE FROM penstock_schedule WHERE id = :id;
-
 -- name: scope_create
 INSERT IGNORE INTO penstock_scope (tenant, name) VALUES (:tenant, :name) RETURNING id;
--- name: scope
-SELECT id, tenant, name, paused FROM penstock_scope WHERE tenant = :tenant AND name = :name;
--- name: scope_pause
-UPDATE penstock_scope SET paused = :paused WHERE id = :id;
 -- name: queue_create
 INSERT IGNORE INTO penstock_queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
 RETURNING id;
@@ -548,23 +499,9 @@ FROM penstock_queue AS q JOIN penstock_scope AS s ON s.id = q.scope_id WHERE q.i
 UPDATE penstock_queue SET name = coalesce(:name, name), state = coalesce(:state, state),
                           settings = coalesce(:settings, settings)
 WHERE id = :id;
--- name: queue_holds
-SELECT EXISTS (SELECT 1 FROM penstock_ready WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_scheduled WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_dead WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_lease WHERE queue_id = :id);
--- name: queue_unschedule
-DELETE FROM penstock_schedule WHERE queue_id = :id;
 -- name: index_types
 CREATE INDEX IF NOT EXISTS type ON penstock_ready (queue_id, type, rank, id);
 
--- name: message
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM penstock_message WHERE id = :id;
--- name: where_scheduled
-SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
--- name: where_dead
-SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
 -- name: messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock_message WHERE id IN (:ids);
@@ -585,15 +522,8 @@ SELECT id, attempts, deliveries, reason, error FROM penstock_dead WHERE id IN (:
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer,
        fence, claimed_at, at, due_at, final, if(:full, traceback, NULL)
 FROM penstock_history FORCE INDEX (ends_once) WHERE id IN (:ids) ORDER BY position;
--- name: ended
-SELECT state FROM penstock_history WHERE id = :id AND final = 1;
--- name: result
-SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
 -- name: lock_dead
 SELECT flags FROM penstock_dead WHERE id = :id FOR UPDATE SKIP LOCKED;
--- name: take_dead
-DELETE FROM penstock_dead WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: lock_dead_set
 SELECT id, queue_id FROM penstock_dead FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND flags & :mask = 0 FOR UPDATE SKIP LOCKED;
@@ -637,8 +567,6 @@ SELECT rank, flags FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :q
 FOR UPDATE SKIP LOCKED;
 -- name: lock_scheduled
 SELECT due_at, `key`, position, flags FROM penstock_scheduled WHERE id = :id FOR UPDATE SKIP LOCKED;
--- name: rank_of
-SELECT rank FROM penstock_message WHERE id = :id;
 -- name: is_awaited
 SELECT 1 FROM penstock_edge AS e STRAIGHT_JOIN penstock_hold AS h ON h.held_id = e.held_id
 WHERE e.awaited_id = :id AND e.state IS NULL LIMIT 1;
@@ -647,21 +575,6 @@ SELECT max(position) FROM penstock_history FORCE INDEX (ends_once) WHERE id = :i
 -- name: changed_since
 SELECT id FROM penstock_history FORCE INDEX (ends_once)
 WHERE id IN (:ids) AND position > :as_of;
--- name: pass_head
-UPDATE penstock_head SET id = :new WHERE id = :id;
--- name: pass_name
-UPDATE penstock_name SET id = :new WHERE queue_id = :queue_id AND name = :name;
--- name: rerank_scheduled
-UPDATE penstock_scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
--- name: highest
-SELECT (SELECT coalesce(max(id), 0) FROM penstock_message),
-       (SELECT coalesce(max(position), 0) FROM penstock_history);
-
--- name: front_of_line
-SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
--- name: claimed_count
-SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
-
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m FORCE INDEX (PRIMARY)
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
@@ -764,9 +677,6 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
        claimed_at, at, due_at, final
 FROM penstock_history FORCE INDEX (PRIMARY)
 WHERE position > :after AND position <= :last ORDER BY position LIMIT :limit;
--- name: held
-SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
-FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
 -- name: past
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -796,35 +706,15 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock_dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
     SELECT queue_id, state FROM penstock_history WHERE final = 1
     ORDER BY position DESC LIMIT :ended) AS last GROUP BY queue_id, state;
--- name: waiting_since
-SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock_message AS m WHERE m.id = (
-        SELECT r.id FROM penstock_ready AS r
-        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
-FROM penstock_queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)
 ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), message = VALUES(message),
     history = VALUES(history), advanced_at = VALUES(advanced_at);
--- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock_cursor
-WHERE name NOT LIKE 'agent:%' ORDER BY name;
-
 -- name: worker_save
 INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
 VALUES (:id, :host, :pid, :profile, :now, :now)
 ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at), profile = VALUES(profile);
--- name: worker_delete
-DELETE FROM penstock_worker WHERE id = :id;
--- name: workers
-SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock_worker
-ORDER BY started_at, id;
--- name: worker_stop
-UPDATE penstock_worker SET stopping = 1 WHERE id = :id;
-
--- name: fact
-SELECT value FROM penstock_fact WHERE name = :name;
 -- name: fact_set
 INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
 ON DUPLICATE KEY UPDATE value = VALUES(value);
@@ -834,32 +724,9 @@ INSERT INTO penstock_document (kind, name, body, version, expires_at)
 VALUES (:kind, :name, :body, :version, :expires_at)
 ON DUPLICATE KEY UPDATE
     body = VALUES(body), version = VALUES(version), expires_at = VALUES(expires_at);
--- name: document
-SELECT kind, name, body, version, expires_at FROM penstock_document
-WHERE kind = :kind AND name = :name AND expires_at > :now;
--- name: documents
-SELECT kind, name, body, version, expires_at FROM penstock_document
-WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
--- name: document_delete
-DELETE FROM penstock_document WHERE kind = :kind AND name = :name;
 -- name: old_documents
 SELECT kind, name FROM penstock_document FORCE INDEX (expiry)
 WHERE expires_at <= :now LIMIT :limit;
--- name: drop_document
-DELETE FROM penstock_document WHERE kind = :kind AND name = :name AND expires_at <= :now;
-
--- name: act_save
-INSERT INTO penstock_act (at, tenant, subject, verb, target, scope, request_id, detail)
-VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
--- name: acts
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
-WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
--- name: acts_after
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
-WHERE id > :after ORDER BY id LIMIT :limit;
--- name: old_acts
--- Keeps one year.
-SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 
@@ -872,36 +739,16 @@ SELECT (SELECT auto_increment - 1 FROM information_schema.tables
 SELECT queue_id, `key`, id, digest, expires_at FROM penstock_dedup
 WHERE (queue_id = :queue_id AND `key` > :key OR queue_id > :queue_id) AND expires_at > :now
 ORDER BY queue_id, `key` LIMIT :limit;
--- name: copy_sizes
-SELECT id, length(body) FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
--- name: copy_messages
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM penstock_message WHERE id BETWEEN :first AND :last ORDER BY id;
--- name: copy_heads
-SELECT id FROM penstock_head WHERE id BETWEEN :first AND :last;
 -- name: copy_ready
 SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
 FROM penstock_message m STRAIGHT_JOIN penstock_ready r
     ON r.queue_id = m.queue_id AND r.rank = m.rank AND r.id = m.id
 WHERE m.id BETWEEN :first AND :last;
--- name: copy_ready_scan
-SELECT id, rank, attempts, deliveries, flags FROM penstock_ready WHERE id BETWEEN :first AND :last;
--- name: copy_scheduled
-SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock_scheduled
-WHERE id BETWEEN :first AND :last;
--- name: copy_lease
-SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock_lease
-WHERE id BETWEEN :first AND :last;
--- name: copy_dead
-SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock_dead
-WHERE id BETWEEN :first AND :last;
 -- name: copy_history
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, ifnull(final, 0), traceback
 FROM penstock_history FORCE INDEX (ends_once) WHERE id BETWEEN :first AND :last
 ORDER BY position;
--- name: copy_results
-SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
 -- name: copy_waits
 SELECT count(*) FROM (
     SELECT id, flags FROM penstock_ready
@@ -910,37 +757,14 @@ SELECT count(*) FROM (
     UNION ALL SELECT id, flags FROM penstock_dead
 ) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
     SELECT message_id FROM penstock_signal WHERE NOT consumed);
--- name: copy_wait_sizes
--- The bytes of steps and signals; an edge counts as 50.
-SELECT message_id, sum(length(body)) FROM penstock_step
-WHERE message_id BETWEEN :first AND :last GROUP BY message_id
-UNION ALL
-SELECT message_id, sum(length(body)) FROM penstock_signal
-WHERE message_id BETWEEN :first AND :last GROUP BY message_id
-UNION ALL
-SELECT held_id, count(*) * 50 FROM penstock_edge
-WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
--- name: copy_holds
-SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, place;
--- name: copy_edges
-SELECT held_id, awaited_id, number, state FROM penstock_edge
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, number, awaited_id;
 -- name: copy_steps
 SELECT message_id, name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
 WHERE message_id BETWEEN :first AND :last ORDER BY message_id, position;
 -- name: copy_signals
 SELECT id, message_id, name, `key`, at, consumed, body FROM penstock_signal
 WHERE message_id BETWEEN :first AND :last ORDER BY message_id, id;
--- name: copy_awaited_results
-SELECT r.id, r.expires_at, r.body FROM penstock_result AS r WHERE r.id IN (
-    SELECT e.awaited_id FROM penstock_edge AS e
-    WHERE e.held_id BETWEEN :first AND :last AND NOT EXISTS (
-        SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id));
 -- name: copy_results_stored
 SELECT id FROM penstock_result WHERE id IN (:ids);
--- name: copy_stored
-SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
 -- name: restore_message
 INSERT INTO penstock_message (
     id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
@@ -1007,11 +831,6 @@ INSERT INTO penstock_message (id, queue_id, type, priority, rank, created_at, bo
 VALUES (:message, 0, '', 0, 0, 0, '');
 DELETE FROM penstock_message WHERE id = :message;
 
--- name: hold_add
-INSERT INTO penstock_hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
-VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
--- name: edge_add
-INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
 -- name: flag_awaited_ready
 -- One whose rank has changed is found by nudge_missed.
 UPDATE penstock_message AS m STRAIGHT_JOIN penstock_ready AS r
@@ -1027,20 +846,6 @@ WHERE id IN (:ids) AND flags & {AWAITED} = 0;
 -- name: flag_awaited_dead
 UPDATE penstock_dead SET flags = flags | {AWAITED}
 WHERE id IN (:ids) AND flags & {AWAITED} = 0;
--- name: holds_after
-SELECT DISTINCT held_id FROM penstock_hold WHERE held_id > :after AND kind = 'after'
-ORDER BY held_id LIMIT :limit;
--- name: nudge_add
-INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
--- name: nudge_awaiting
-INSERT INTO penstock_nudge (held_id, awaited_id)
-SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
--- name: drop_holds_of
-DELETE FROM penstock_hold WHERE held_id = :id;
--- name: drop_nudges_of
-DELETE FROM penstock_nudge WHERE held_id = :id;
--- name: nudged
-SELECT held_id FROM penstock_nudge ORDER BY id LIMIT :limit;
 -- name: holds_due
 SELECT held_id FROM penstock_hold FORCE INDEX (due) WHERE due_at <= :now AND due_at < 9007199254740991
 ORDER BY due_at LIMIT :limit;
@@ -1057,9 +862,6 @@ WHERE id IN (:ids) AND flags & {HELD} <> 0
 FOR UPDATE SKIP LOCKED;
 -- name: held_among
 SELECT id FROM penstock_scheduled WHERE id IN (:ids) AND flags & {HELD} <> 0;
--- name: take_held
-DELETE FROM penstock_scheduled WHERE id = :id AND flags & {HELD} <> 0
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: signals_held
 SELECT DISTINCT message_id, name FROM penstock_signal
 WHERE message_id IN (:ids) AND consumed = 0;
@@ -1093,21 +895,6 @@ WHERE held_id IN (:ids) AND kind = 'after' AND (
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock_edge
 WHERE held_id IN (:ids) GROUP BY held_id, number, state;
--- name: edges_of
-SELECT held_id, awaited_id, number, state FROM penstock_edge WHERE held_id = :id
-ORDER BY number, awaited_id;
--- name: awaited_results
-SELECT r.id, r.body FROM penstock_edge AS e JOIN penstock_result AS r ON r.id = e.awaited_id
-WHERE e.held_id = :id;
--- name: torn_waits
--- Held messages without a hold, and holds without a held message.
-SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
-            SELECT 1 FROM penstock_hold AS h WHERE h.held_id = s.id)),
-       (SELECT count(*) FROM penstock_hold AS h WHERE NOT EXISTS (
-            SELECT 1 FROM penstock_scheduled AS s WHERE s.id = h.held_id)),
-       (SELECT count(*) FROM penstock_hold);
--- name: drop_hold
-DELETE FROM penstock_hold WHERE held_id = :held_id AND place = :place;
 -- name: drop_holds
 DELETE FROM penstock_hold WHERE held_id IN (:ids);
 -- name: drop_nudges
@@ -1118,15 +905,11 @@ SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HEL
 FROM penstock_scheduled WHERE id IN (:ids);
 -- name: leave_held
 DELETE FROM penstock_scheduled WHERE id IN (:ids);
--- name: reschedule_held
-UPDATE penstock_scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
 -- name: heads_among
 SELECT id FROM penstock_head WHERE id IN (:ids);
 -- name: lease_shared
 SELECT flags FROM penstock_lease WHERE id = :id AND fence = :fence
 LOCK IN SHARE MODE SKIP LOCKED;
--- name: flag_steps
-UPDATE penstock_lease SET flags = flags | {STEPS} WHERE id = :id AND fence = :fence;
 -- name: step
 SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
 WHERE message_id = :id AND name = :name AND `key` = :key;
@@ -1156,8 +939,6 @@ SELECT at, claimed_at FROM penstock_history
 WHERE id = :id AND final IS NULL AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
 -- name: signal_of_key
 SELECT id, body FROM penstock_signal WHERE message_id = :id AND name = :name AND `key` = :key;
--- name: signal_count
-SELECT count(*) FROM penstock_signal WHERE message_id = :id AND consumed = 0;
 -- name: signal_add
 INSERT INTO penstock_signal (message_id, name, `key`, at, consumed, body)
 VALUES (:id, :name, :key, :at, 0, :body)
@@ -1165,8 +946,6 @@ RETURNING id;
 -- name: signals
 SELECT id, message_id, name, `key`, at, consumed, body FROM penstock_signal
 WHERE message_id = :id ORDER BY id;
--- name: signal_consume
-UPDATE penstock_signal SET consumed = 1 WHERE id = :signal_id AND message_id = :id;
 -- name: prune_step
 DELETE FROM penstock_step WHERE message_id IN (:ids);
 -- name: prune_signal

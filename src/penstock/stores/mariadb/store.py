@@ -9,7 +9,7 @@ from penstock.extras import require_extra
 from penstock.retry import MIGRATION_CHECK, Retries
 from penstock.store import Capabilities, Clock
 from penstock.stores.mariadb.connection import (
-    DEADLINE,
+    CALL_TIMEOUT_S,
     MariaConnection,
     MariaDsn,
     MariaPool,
@@ -72,7 +72,7 @@ def make_store(address: MariaDsn, seal: str) -> MariaStore:
     database: ServerDatabase[MariaConnection, MariaTransaction] = ServerDatabase(
         address.where,
         Capabilities("mariadb", address.durability),
-        MariaPool(address.connect, address.pool_size, DEADLINE),
+        MariaPool(address.connect, address.pool_size, CALL_TIMEOUT_S),
         driver,
         notifier,
     )

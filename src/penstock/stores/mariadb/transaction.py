@@ -84,7 +84,7 @@ class Guarded(LockingTransaction):
         free = {slot for (slot,) in await self.all("try_lock", slots=sorted(set(slots)))}
         return [slot in free for slot in slots]
 
-    def listed(self, numbers: Sequence[int]) -> Any:
+    def encode_ids(self, numbers: Sequence[int]) -> Any:
         return sorted(numbers)
 
 

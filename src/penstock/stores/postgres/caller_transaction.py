@@ -13,7 +13,7 @@ from penstock.stores import driver_adapters
 from penstock.stores.postgres.notifier import CHANNEL
 from penstock.stores.postgres.transaction import NAMED, SQL, TEXTS, Locks
 from penstock.stores.sql import caller_transaction
-from penstock.stores.sql.caller_transaction import ELSEWHERE, Tell
+from penstock.stores.sql.caller_transaction import ELSEWHERE, Notify
 
 # The statements for drivers with %(name)s parameters.
 FORMATTED = {name: NAMED.sub(r"%(\1)s", text.replace("%", "%%")) for name, text in TEXTS.items()}
@@ -116,10 +116,10 @@ class PostgresCallerTransaction(
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
         return await self.caller.ask(statement, values)
 
-    async def tell_at_commit(self, tell: Tell) -> None:
+    async def notify_at_commit(self, notify: Notify) -> None:
         """Uses NOTIFY inside the transaction if the driver has no commit hook."""
         if self.caller.on_commit is not None:
-            await super().tell_at_commit(tell)
+            await super().notify_at_commit(notify)
         else:
             queues = ",".join(map(str, self.woken))
             await self.caller.ask("notify", {"channel": CHANNEL, "queues": queues})

@@ -15,7 +15,7 @@ from penstock.stores.postgres.errors import ERRORS, is_connection_gone, translat
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 # Time limit of every call, in seconds.
-DEADLINE = 5.0
+CALL_TIMEOUT_S = 5.0
 # Fixed plans: a table analysed while empty must not lead to a scan or sort after it grew, and
 # a claim must not be planned on every call.
 SETTINGS = {
@@ -85,11 +85,11 @@ class PostgresDsn(Struct, frozen=True):
     pooler: bool = False
 
     async def connect(self) -> asyncpg.Connection:
-        return await self.connect_with(SETTINGS, DEADLINE)
+        return await self.connect_with(SETTINGS, CALL_TIMEOUT_S)
 
     async def connect_aside(self) -> asyncpg.Connection:
         """Opens a connection for work that needs no durable commit."""
-        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"}, DEADLINE)
+        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"}, CALL_TIMEOUT_S)
 
     async def connect_with(
         self, settings: dict[str, str], deadline: float | None = None
@@ -105,7 +105,7 @@ class PostgresDsn(Struct, frozen=True):
         try:
             return await asyncpg.connect(
                 self.url,
-                timeout=DEADLINE,
+                timeout=CALL_TIMEOUT_S,
                 command_timeout=deadline,
                 connection_class=PostgresConnection,
                 **options,

@@ -73,7 +73,7 @@ class PostgresDialect:
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         name, values = publish.make_call(entries)
         outcomes = publish.make_published(await self.database.fetch(name, values))
-        self.notifier.tell(list_queue_ids(entries))
+        self.notifier.notify(list_queue_ids(entries))
         return outcomes
 
     async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
@@ -81,7 +81,7 @@ class PostgresDialect:
             return None
         rows = await self.database.fetch("publish_fanout", values)
         if rows:
-            self.notifier.tell(set(values["copy_queue_ids"]))
+            self.notifier.notify(set(values["copy_queue_ids"]))
         return publish.make_fanout_outcomes(len(entries), rows)
 
     async def save_step(self, item: StepSave) -> StepRecord | None:
@@ -177,7 +177,7 @@ class PostgresDialect:
 
     async def settle_set(self, moves: Sequence[Move]) -> list[Any]:
         rows = await self.database.fetch("settle_many", make_moves(moves))
-        self.notifier.tell({queue_id for _, queue_id, state in rows if state == "ready"})
+        self.notifier.notify({queue_id for _, queue_id, state in rows if state == "ready"})
         return rows
 
     # Agents.

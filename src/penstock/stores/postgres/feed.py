@@ -10,7 +10,7 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
-from penstock.stores.postgres.connection import DEADLINE
+from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
@@ -164,7 +164,7 @@ async def insert(tx: PostgresTransaction, table: str, rows: Rows) -> None:
         # A rank that follows from the priority is not stored.
         rows = [(*row[:4], None if row[4] == -row[3] else row[4], *row[5:]) for row in rows]
     await tx.connection.copy_records_to_table(
-        table, schema_name="penstock", columns=COLUMNS[table], records=rows, timeout=DEADLINE
+        table, schema_name="penstock", columns=COLUMNS[table], records=rows, timeout=CALL_TIMEOUT_S
     )
     if table == "signal":
         await tx.one("restore_signal_ids")

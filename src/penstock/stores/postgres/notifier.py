@@ -8,7 +8,7 @@ import asyncpg
 
 from penstock.errors import StoreError
 from penstock.stores import notifier
-from penstock.stores.postgres.connection import DEADLINE
+from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.errors import ERRORS
 from penstock.stores.postgres.transaction import SQL
 
@@ -48,7 +48,7 @@ class PostgresNotifier(notifier.Notifier):
         connection = await self.open_connection()
         async with self.opening:
             text, _ = SQL["notify"]
-            await connection.execute(text, CHANNEL, notice, timeout=DEADLINE)
+            await connection.execute(text, CHANNEL, notice, timeout=CALL_TIMEOUT_S)
 
     def listen(self) -> None:
         if self.listens:

@@ -13,7 +13,7 @@ from penstock.errors import StoreBusy, StoreUnusable
 from penstock.retry import MIGRATION_TURN, Retries
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres.connection import DEADLINE, PostgresDsn
+from penstock.stores.postgres.connection import CALL_TIMEOUT_S, PostgresDsn
 from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.transaction import SQL, PostgresTransaction
 from penstock.stores.sql import queues
@@ -172,7 +172,7 @@ async def build_type_index(address: PostgresDsn) -> None:
     connection = await connect_to_migrate(address)
     building = asyncio.ensure_future(connection.execute(SQL["index_types"].text))
     try:
-        await asyncio.wait([building], timeout=DEADLINE)
+        await asyncio.wait([building], timeout=CALL_TIMEOUT_S)
         if building.done():
             building.result()
     except ERRORS as error:

@@ -1,4 +1,5 @@
--- One statement per name; names are verbs and the same in every engine's file.
+-- One statement per name; names are verbs and the same in every engine's file. Statements that
+-- engines share are in stores/sql/statements.sql.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 -- No statement waits for a row locked by another transaction; it is skipped.
 -- LATERAL, scalar subqueries and BETWEEN n AND n replace plain joins: those are planned by the
@@ -8,10 +9,6 @@
 SELECT penstock.moment();
 -- name: here
 SELECT penstock.moment(), (SELECT value FROM penstock.fact WHERE name = 'secret');
--- name: next_number
-UPDATE penstock.counter SET value = value + 1 WHERE name = :name RETURNING value;
--- name: number
-SELECT value FROM penstock.counter WHERE name = :name;
 -- name: lock
 SELECT pg_advisory_xact_lock(hashtextextended(what, 0))
 FROM unnest(:all::text[]) WITH ORDINALITY AS asked (what, place) ORDER BY place;
@@ -182,14 +179,6 @@ INSERT INTO penstock.message
 VALUES (:queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int), :created_at, :run_at,
         :expires_at, :body, :meta)
 RETURNING id;
--- name: dedup_seen
-SELECT id, digest FROM penstock.dedup
-WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
--- name: dedup_remember
-INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
-VALUES (:queue_id, :key, :id, :digest, :expires_at)
-ON CONFLICT (queue_id, key) DO UPDATE
-SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
 -- name: dedups_seen
 SELECT d.queue_id, d.key
 FROM unnest(:queue_ids::int[], :keys::text[]) AS asked (queue_id, key)
@@ -205,28 +194,12 @@ SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at
 -- name: unique_free
 DELETE FROM penstock.dedup
 WHERE id = :id AND expires_at = 9007199254740991 AND starts_with(key, 'unique:');
--- name: name_taken
-SELECT id FROM penstock.name WHERE queue_id = :queue_id AND name = :name;
--- name: name_take
-INSERT INTO penstock.name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 -- name: depth
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM penstock.ready WHERE queue_id = :queue_id LIMIT :most) AS r)
      + (SELECT count(*) FROM (
             SELECT 1 FROM penstock.scheduled WHERE queue_id = :queue_id LIMIT :most) AS s);
 
--- name: put_ready
-INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
--- name: put_scheduled
-INSERT INTO penstock.scheduled
-    (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
-        :position);
--- name: put_dead
-INSERT INTO penstock.dead
-    (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
 -- name: put_history
 INSERT INTO penstock.history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
@@ -234,23 +207,10 @@ INSERT INTO penstock.history
 VALUES (:id, :queue_id, :verb::text::penstock.verb, :state::text::penstock.state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
         :claimed_at, :at, :due_at, :final, :traceback);
 
--- name: head
-SELECT id FROM penstock.head WHERE queue_id = :queue_id AND key = :key;
--- name: is_head
-SELECT 1 FROM penstock.head WHERE id = :id;
--- name: head_of
-SELECT queue_id, key FROM penstock.head WHERE id = :id;
--- name: take_head
-INSERT INTO penstock.head (queue_id, key, id) VALUES (:queue_id, :key, :id);
--- name: free_head
-DELETE FROM penstock.head WHERE id = :id;
 -- name: first_in_line
 SELECT id FROM penstock.scheduled
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
--- name: get_in_line
-UPDATE penstock.scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
-WHERE id = :id;
 -- name: end_of_line
 SELECT nextval('penstock.message_id');
 
@@ -534,8 +494,6 @@ CROSS JOIN LATERAL (SELECT meta FROM penstock.message WHERE id = l.id OFFSET 0) 
 -- name: leases_expired
 SELECT id, fence, penstock.moment() FROM penstock.lease
 WHERE lease_until < penstock.moment() ORDER BY lease_until LIMIT :limit;
--- name: lease_expired
-SELECT id, fence FROM penstock.lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
 -- name: settle_many
 WITH asked AS MATERIALIZED (
     SELECT *, CASE WHEN state = 'scheduled' THEN penstock.moment() + delay END AS due_at
@@ -644,15 +602,6 @@ WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1;
 -- name: due_when
 SELECT penstock.moment(), (SELECT due_at FROM penstock.scheduled
                            WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1);
--- name: take_scheduled
-DELETE FROM penstock.scheduled WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
--- name: take_ready
-DELETE FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
--- name: scan_ready
-DELETE FROM penstock.ready WHERE queue_id = :queue_id AND id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: expire_ready
 WITH gone AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
@@ -689,8 +638,6 @@ ORDER BY expires_at LIMIT :limit;
 -- name: expired_scheduled
 SELECT id FROM penstock.scheduled
 WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
--- name: next_rank
-SELECT rank FROM penstock.ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
 -- name: waited
 SELECT r.id FROM penstock.ready AS r
 WHERE r.queue_id = :queue_id AND r.rank = :rank
@@ -700,21 +647,13 @@ ORDER BY r.id LIMIT :limit;
 UPDATE penstock.ready SET rank = :above WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
     FOR UPDATE SKIP LOCKED));
--- name: dead_counts
-SELECT queue_id, count(*) FROM penstock.dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT INTO penstock.agent (name, at, by) VALUES (:name, :now, :by)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
 WHERE agent.by = excluded.by OR agent.at <= :before OR agent.at > :after;
--- name: end_tick
-UPDATE penstock.agent SET result = :result WHERE name = :name AND by = :by;
--- name: agent_runs
-SELECT name, at, by, result FROM penstock.agent ORDER BY name;
 -- name: old_dedup
 SELECT queue_id, key FROM penstock.dedup
 WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
--- name: drop_dedup
-DELETE FROM penstock.dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
 -- Results are kept until the messages that wait for them have ended. OFFSET 0 keeps the planner
 -- from a join that reads every result.
@@ -722,8 +661,6 @@ SELECT id FROM penstock.result AS r WHERE expires_at <= :now AND NOT EXISTS (
     SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
         SELECT 1 FROM penstock.history AS h WHERE h.id = e.held_id AND h.final OFFSET 0) OFFSET 0)
 LIMIT :limit;
--- name: drop_result
-DELETE FROM penstock.result WHERE id = :id;
 -- name: prunable
 SELECT h.tx, h.id, h.queue_id, h.at, h.final,
        coalesce((SELECT m.tx FROM penstock.message AS m WHERE m.id = h.id), 0)
@@ -761,30 +698,9 @@ WITH held AS MATERIALIZED (
 UPDATE penstock.schedule AS s SET next_at = held.next_at, last_at = held.seen_at
 FROM held WHERE s.id = held.id
 RETURNING s.id, held.seen_at;
--- name: schedule_save
-INSERT INTO penstock.schedule (queue_id, name, paused, next_at, plan)
-VALUES (:queue_id, :name, :paused, :next_at, :plan)
-ON CONFLICT (queue_id, name) DO UPDATE
-SET paused = excluded.paused, next_at = excluded.next_at, plan = excluded.plan
-RETURNING id, queue_id, paused, next_at, last_at, plan;
--- name: schedules
-SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock.schedule ORDER BY id;
 -- name: schedules_due
 SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock.schedule
 WHERE NOT paused AND next_at <= :due_by ORDER BY next_at, id;
--- name: schedule_delete
-DELETE FROM penstock.schedule WHERE id = :id;
-
--- name: scope_create
-INSERT INTO penstock.scope (tenant, name) VALUES (:tenant, :name)
-ON CONFLICT DO NOTHING RETURNING id;
--- name: scope
-SELECT id, tenant, name, paused FROM penstock.scope WHERE tenant = :tenant AND name = :name;
--- name: scope_pause
-UPDATE penstock.scope SET paused = :paused WHERE id = :id;
--- name: queue_create
-INSERT INTO penstock.queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
-ON CONFLICT DO NOTHING RETURNING id;
 -- name: queues
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
 FROM penstock.queue AS q JOIN penstock.scope AS s ON s.id = q.scope_id
@@ -801,13 +717,6 @@ FROM penstock.queue AS q JOIN penstock.scope AS s ON s.id = q.scope_id WHERE q.i
 UPDATE penstock.queue SET name = coalesce(:name, name), state = coalesce(:state, state),
                           settings = coalesce(:settings, settings)
 WHERE id = :id;
--- name: queue_holds
-SELECT EXISTS (SELECT 1 FROM penstock.ready WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock.scheduled WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock.dead WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock.lease WHERE queue_id = :id);
--- name: queue_unschedule
-DELETE FROM penstock.schedule WHERE queue_id = :id;
 -- name: index_lacking
 SELECT EXISTS (SELECT 1 FROM penstock.queue
                WHERE state <> 'deleted' AND (settings ->> 'filter_by_type')::bool)
@@ -822,10 +731,6 @@ WHERE type >= '';
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
        coalesce(rank, -priority)
 FROM penstock.message WHERE id = :id;
--- name: where_scheduled
-SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
--- name: where_dead
-SELECT attempts, deliveries, reason, error FROM penstock.dead WHERE id = :id;
 -- name: messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock.message WHERE id = ANY (:ids::bigint[]);
@@ -854,13 +759,8 @@ FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND final
 ORDER BY 1;
 -- name: ended
 SELECT state::text FROM penstock.history WHERE id = :id AND final;
--- name: result
-SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
 -- name: lock_dead
 SELECT flags FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED;
--- name: take_dead
-DELETE FROM penstock.dead WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: lock_dead_set
 SELECT id, queue_id FROM penstock.dead
 WHERE id = ANY (:ids::bigint[]) AND flags & :mask::int = 0 FOR UPDATE SKIP LOCKED;
@@ -909,29 +809,15 @@ SELECT rank, flags FROM penstock.ready WHERE queue_id = :queue_id AND id = :id F
 SELECT due_at, key, position, flags FROM penstock.scheduled WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: rank_of
 SELECT coalesce(rank, -priority) FROM penstock.message WHERE id = :id;
--- name: is_awaited
-SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
-  AND EXISTS (SELECT 1 FROM penstock.hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock.history WHERE id = :id AND NOT final;
 -- name: changed_since
 SELECT id FROM penstock.history
 WHERE id = ANY (:ids::bigint[]) AND NOT final AND position > :as_of;
--- name: pass_head
-UPDATE penstock.head SET id = :new WHERE id = :id;
--- name: pass_name
-UPDATE penstock.name SET id = :new WHERE queue_id = :queue_id AND name = :name;
--- name: rerank_scheduled
-UPDATE penstock.scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
 -- name: highest
 -- Positions have no index that gives the last one, so their sequence is read.
 SELECT (SELECT coalesce(max(id), 0) FROM penstock.message) AS message,
        coalesce(pg_sequence_last_value('penstock.position'), 0) AS history;
-
--- name: front_of_line
-SELECT id FROM penstock.ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
--- name: claimed_count
-SELECT count(*) FROM penstock.lease WHERE queue_id = :queue_id;
 
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM penstock.message AS m
@@ -1062,9 +948,6 @@ FROM (
     SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries,
            consumer, fence, claimed_at, at, due_at, final
     FROM penstock.history WHERE tx > :after AND tx <= :last LIMIT :limit) AS page;
--- name: held
-SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
-FROM penstock.lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
 -- name: past
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -1094,71 +977,12 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock.dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state::text, count(*) FROM (
     SELECT queue_id, state FROM penstock.history WHERE final
     ORDER BY id DESC LIMIT :ended) AS last GROUP BY queue_id, state;
--- name: waiting_since
-SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock.message AS m WHERE m.id = (
-        SELECT r.id FROM penstock.ready AS r
-        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
-FROM penstock.queue AS q WHERE q.state <> 'deleted';
--- name: cursor_save
-INSERT INTO penstock.cursor (name, epoch, message, history, advanced_at)
-VALUES (:name, :epoch, :message, :history, :now)
-ON CONFLICT (name) DO UPDATE
-SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
-    advanced_at = excluded.advanced_at;
--- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock.cursor
-WHERE name NOT LIKE 'agent:%' ORDER BY name;
-
--- name: worker_save
-INSERT INTO penstock.worker (id, host, pid, profile, started_at, seen_at)
-VALUES (:id, :host, :pid, :profile, :now, :now)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, profile = excluded.profile;
--- name: worker_delete
-DELETE FROM penstock.worker WHERE id = :id;
--- name: workers
-SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock.worker
-ORDER BY started_at, id;
 -- name: worker_stop
 UPDATE penstock.worker SET stopping = true WHERE id = :id;
 
--- name: fact
-SELECT value FROM penstock.fact WHERE name = :name;
--- name: fact_set
-INSERT INTO penstock.fact (name, value) VALUES (:name, :value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-
--- name: document_save
-INSERT INTO penstock.document (kind, name, body, version, expires_at)
-VALUES (:kind, :name, :body, :version, :expires_at)
-ON CONFLICT (kind, name) DO UPDATE
-SET body = excluded.body, version = excluded.version, expires_at = excluded.expires_at;
--- name: document
-SELECT kind, name, body, version, expires_at FROM penstock.document
-WHERE kind = :kind AND name = :name AND expires_at > :now;
--- name: documents
-SELECT kind, name, body, version, expires_at FROM penstock.document
-WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
--- name: document_delete
-DELETE FROM penstock.document WHERE kind = :kind AND name = :name;
--- name: old_documents
-SELECT kind, name FROM penstock.document
-WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
--- name: drop_document
-DELETE FROM penstock.document WHERE kind = :kind AND name = :name AND expires_at <= :now;
-
--- name: act_save
-INSERT INTO penstock.act (at, tenant, subject, verb, target, scope, request_id, detail)
-VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 -- name: acts
 SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock.act
 WHERE (:tenant::text IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
--- name: acts_after
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock.act
-WHERE id > :after ORDER BY id LIMIT :limit;
--- name: old_acts
--- Keeps one year.
-SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock.act
 WHERE id IN (SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit);
@@ -1177,8 +1001,6 @@ SELECT id, octet_length(body) FROM penstock.message WHERE id > :after ORDER BY i
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
        coalesce(rank, -priority)
 FROM penstock.message WHERE id BETWEEN :first AND :last ORDER BY id;
--- name: copy_heads
-SELECT id FROM penstock.head WHERE id BETWEEN :first AND :last;
 -- name: copy_ready
 SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
 FROM penstock.message m CROSS JOIN LATERAL (
@@ -1186,17 +1008,6 @@ FROM penstock.message m CROSS JOIN LATERAL (
     WHERE queue_id = m.queue_id AND rank = coalesce(m.rank, -m.priority) AND id = m.id
     LIMIT 1) AS r
 WHERE m.id BETWEEN :first AND :last;
--- name: copy_ready_scan
-SELECT id, rank, attempts, deliveries, flags FROM penstock.ready WHERE id BETWEEN :first AND :last;
--- name: copy_scheduled
-SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock.scheduled
-WHERE id BETWEEN :first AND :last;
--- name: copy_lease
-SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock.lease
-WHERE id BETWEEN :first AND :last;
--- name: copy_dead
-SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock.dead
-WHERE id BETWEEN :first AND :last;
 -- name: copy_history
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final, traceback
@@ -1206,8 +1017,6 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
        claimed_at, at, due_at, final, traceback
 FROM penstock.history WHERE id BETWEEN :first AND :last AND final
 ORDER BY 1;
--- name: copy_results
-SELECT id, expires_at, body FROM penstock.result WHERE id BETWEEN :first AND :last;
 -- name: copy_waits
 SELECT count(*) FROM (
     SELECT id, flags FROM penstock.ready
@@ -1226,18 +1035,6 @@ WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
 SELECT held_id, count(*) * 50 FROM penstock.edge
 WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
--- name: copy_holds
-SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock.hold
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, place;
--- name: copy_edges
-SELECT held_id, awaited_id, number, state FROM penstock.edge
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, number, awaited_id;
--- name: copy_steps
-SELECT message_id, name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
-WHERE message_id BETWEEN :first AND :last ORDER BY message_id, position;
--- name: copy_signals
-SELECT id, message_id, name, key, at, consumed, body FROM penstock.signal
-WHERE message_id BETWEEN :first AND :last ORDER BY message_id, id;
 -- name: copy_awaited_results
 SELECT r.id, r.expires_at, r.body FROM (
     SELECT DISTINCT awaited_id FROM penstock.edge WHERE held_id BETWEEN :first AND :last) AS e
@@ -1245,8 +1042,6 @@ CROSS JOIN LATERAL (SELECT * FROM penstock.result WHERE id = e.awaited_id LIMIT 
 WHERE (SELECT 1 FROM penstock.message AS m WHERE m.id = r.id) IS NULL;
 -- name: copy_results_stored
 SELECT id FROM penstock.result WHERE id = ANY (:ids::bigint[]);
--- name: copy_stored
-SELECT id FROM penstock.message WHERE id BETWEEN :first AND :last;
 -- name: restore_dedup
 INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
 SELECT * FROM unnest(:queue_ids::int[], :keys::text[], :ids::bigint[], :digests::bytea[],
@@ -1264,11 +1059,6 @@ SELECT setval('penstock.message_id',
               greatest(:fence::bigint, pg_sequence_last_value('penstock.fence'), 1))
 FROM raised;
 
--- name: hold_add
-INSERT INTO penstock.hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
-VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
--- name: edge_add
-INSERT INTO penstock.edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
 -- name: edges_add
 INSERT INTO penstock.edge (held_id, number, awaited_id)
 SELECT * FROM unnest(:held_ids::bigint[], :numbers::bigint[], :awaited_ids::bigint[]);
@@ -1296,25 +1086,6 @@ UPDATE penstock.lease SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
 UPDATE penstock.dead SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
     SELECT id FROM penstock.dead WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
     FOR NO KEY UPDATE SKIP LOCKED));
--- name: holds_after
-SELECT DISTINCT held_id FROM penstock.hold WHERE held_id > :after AND kind = 'after'
-ORDER BY held_id LIMIT :limit;
--- name: nudge_add
-INSERT INTO penstock.nudge (held_id) VALUES (:held_id);
--- name: nudge_awaiting
-INSERT INTO penstock.nudge (held_id, awaited_id)
-SELECT held_id, awaited_id FROM penstock.edge WHERE awaited_id = :id AND state IS NULL;
--- name: drop_holds_of
-DELETE FROM penstock.hold WHERE held_id = :id;
--- name: drop_nudges_of
-DELETE FROM penstock.nudge WHERE held_id = :id;
--- name: nudged
-SELECT held_id FROM penstock.nudge ORDER BY id LIMIT :limit;
--- name: holds_due
-SELECT held_id FROM penstock.hold WHERE due_at <= :now AND due_at < 9007199254740991
-ORDER BY due_at LIMIT :limit;
--- name: next_hold_due
-SELECT due_at FROM penstock.hold WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
 -- name: nudges_of
 SELECT id, held_id, awaited_id FROM penstock.nudge WHERE held_id = ANY (:ids::bigint[]);
 -- name: holds_of
@@ -1328,9 +1099,6 @@ SELECT s.* FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
 -- name: held_among
 SELECT s.id FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
     SELECT id FROM penstock.scheduled WHERE id = asked.id AND flags & {HELD} <> 0 OFFSET 0) AS s;
--- name: take_held
-DELETE FROM penstock.scheduled WHERE id = :id AND flags & {HELD} <> 0
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: signals_held
 SELECT DISTINCT message_id, name FROM penstock.signal
 WHERE message_id = ANY (:ids::bigint[]) AND consumed = false;
@@ -1363,22 +1131,10 @@ WHERE h.held_id = ANY (:ids::bigint[]) AND h.kind = 'after';
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock.edge
 WHERE held_id = ANY (:ids::bigint[]) GROUP BY held_id, number, state;
--- name: edges_of
-SELECT held_id, awaited_id, number, state FROM penstock.edge WHERE held_id = :id
-ORDER BY number, awaited_id;
 -- name: awaited_results
 SELECT r.id, r.body FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT id, body FROM penstock.result WHERE id = e.awaited_id OFFSET 0) AS r
 WHERE e.held_id = :id;
--- name: torn_waits
--- Held messages without a hold, and holds without a held message.
-SELECT (SELECT count(*) FROM penstock.scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
-            SELECT 1 FROM penstock.hold AS h WHERE h.held_id = s.id)),
-       (SELECT count(*) FROM penstock.hold AS h WHERE NOT EXISTS (
-            SELECT 1 FROM penstock.scheduled AS s WHERE s.id = h.held_id)),
-       (SELECT count(*) FROM penstock.hold);
--- name: drop_hold
-DELETE FROM penstock.hold WHERE held_id = :held_id AND place = :place;
 -- name: drop_holds
 DELETE FROM penstock.hold WHERE held_id = ANY (:ids::bigint[]);
 -- name: drop_nudges
@@ -1395,8 +1151,6 @@ DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
     SELECT s.place FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
         SELECT ctid AS place FROM penstock.scheduled WHERE id = asked.id
         FOR UPDATE SKIP LOCKED) AS s));
--- name: reschedule_held
-UPDATE penstock.scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
 -- name: heads_among
 SELECT id FROM penstock.head WHERE id = ANY (:ids::bigint[]);
 -- name: lease_shared
@@ -1405,12 +1159,6 @@ SELECT flags FROM penstock.lease WHERE id = :id AND fence = :fence FOR KEY SHARE
 UPDATE penstock.lease SET flags = flags | {STEPS}
 WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
--- name: step
-SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
-WHERE message_id = :id AND name = :name AND key = :key;
--- name: steps
-SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
-WHERE message_id = :id ORDER BY position;
 -- name: steps_dated
 SELECT penstock.moment(), name, key, kind, position, body, done, due_at, at, fence
 FROM penstock.step WHERE message_id = :id ORDER BY position;
@@ -1441,8 +1189,6 @@ ON CONFLICT (message_id, name, key) DO UPDATE SET (kind, done, due_at, at, fence
     (excluded.kind, excluded.done, excluded.due_at, excluded.at, excluded.fence, excluded.body)
     WHERE NOT step.done
 RETURNING position, at;
--- name: step_delete
-DELETE FROM penstock.step WHERE message_id = :id AND name = :name AND key = :key;
 -- name: last_redrive
 SELECT position, at FROM penstock.history
 WHERE id = :id AND NOT final AND verb = 'redrive' ORDER BY position DESC LIMIT 1;
@@ -1454,8 +1200,6 @@ SELECT (SELECT count(*) FROM penstock.history
 -- name: recent_waits
 SELECT at, claimed_at FROM penstock.history
 WHERE id = :id AND NOT final AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
--- name: signal_of_key
-SELECT id, body FROM penstock.signal WHERE message_id = :id AND name = :name AND key = :key;
 -- name: signal_count
 SELECT count(*) FROM penstock.signal WHERE message_id = :id AND consumed = false;
 -- name: signal_add
@@ -1497,9 +1241,6 @@ nudged AS (
     INSERT INTO penstock.nudge (held_id)
     SELECT held.id FROM held, stored WHERE NOT EXISTS (SELECT 1 FROM free))
 SELECT id, (SELECT queue_id FROM free) FROM stored;
--- name: signals
-SELECT id, message_id, name, key, at, consumed, body FROM penstock.signal
-WHERE message_id = :id ORDER BY id;
 -- name: signal_consume
 UPDATE penstock.signal SET consumed = true WHERE id = :signal_id AND message_id = :id;
 -- name: prune_step

@@ -10,7 +10,7 @@ from penstock.model.store_types import Claim
 from penstock.store import Capabilities, Clock
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import (
-    DEADLINE,
+    CALL_TIMEOUT_S,
     SETTINGS,
     PostgresDsn,
     PostgresPool,
@@ -40,7 +40,7 @@ PostgresStore: TypeAlias = SqlStore[
 ]
 # No queue has id 0.
 WARM_UP = (("pick_one", make_terms(Claim((0,), ""))), make_completion(()))
-OLDEST = 130_000
+MIN_VERSION = 130_000
 # Server settings under which a commit survives a power cut.
 NEEDED = ("fsync", "full_page_writes")
 SETTLE = "settings of the role"
@@ -77,7 +77,7 @@ def make_store(address: PostgresDsn, seal: str) -> PostgresStore:
     database: ServerDatabase[asyncpg.Connection, PostgresTransaction] = ServerDatabase(
         address.where,
         Capabilities("postgres", address.durability),
-        PostgresPool(partial(connect_warm, address), address.pool_size, DEADLINE),
+        PostgresPool(partial(connect_warm, address), address.pool_size, CALL_TIMEOUT_S),
         PostgresDriver(address.where),
         notifier,
     )
@@ -95,7 +95,9 @@ async def connect_warm(address: PostgresDsn) -> asyncpg.Connection:
         try:
             for name, values in WARM_UP:
                 text, names = SQL[name]
-                await connection.fetch(text, *[values[each] for each in names], timeout=DEADLINE)
+                await connection.fetch(
+                    text, *[values[each] for each in names], timeout=CALL_TIMEOUT_S
+                )
         except ERRORS as error:
             # A server that is read-only refuses the claim, and can be read all the same.
             if is_connection_gone(error):
@@ -127,7 +129,7 @@ async def exists(url: str) -> bool:
 
 async def refuse_unfit(connection: asyncpg.Connection, address: PostgresDsn) -> None:
     version = connection.get_settings().server_version
-    if int(await connection.fetchval("SHOW server_version_num")) < OLDEST:
+    if int(await connection.fetchval("SHOW server_version_num")) < MIN_VERSION:
         raise StoreUnusable(f"PostgreSQL {version} is too old; 13 or newer is needed")
     if await connection.fetchval("SELECT pg_is_in_recovery()"):
         raise StoreUnusable("it is a read-only replica; use the primary")

@@ -10,7 +10,7 @@ from penstock.errors import StoreError
 from penstock.model.message import Moment
 from penstock.model.store_types import Completion, Entry, Extension, Lock, Published
 from penstock.stores.postgres import publish
-from penstock.stores.postgres.connection import DEADLINE
+from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.errors import (
     CONFLICT_ERRORS,
     ERRORS,
@@ -62,7 +62,7 @@ def number_parameters(text: str) -> str:
 
 TEXTS = {
     name: number_parameters(text)
-    for name, text in load("penstock.stores.postgres", "statements.sql").items()
+    for name, text in load("penstock.stores.postgres", "penstock.").items()
 }
 # The claim statement with each way to pick tickets.
 CLAIMS = {
@@ -100,27 +100,27 @@ class PostgresTransaction(Locks, StoreTransaction):
     async def run(self, statement: str, /, **values: Any) -> int:
         text, names = SQL[statement]
         status = await self.connection.execute(
-            text, *[values[name] for name in names], timeout=DEADLINE
+            text, *[values[name] for name in names], timeout=CALL_TIMEOUT_S
         )
         return int(status.rpartition(" ")[2])
 
     async def one(self, statement: str, /, **values: Any) -> Any:
         text, names = SQL[statement]
         return await self.connection.fetchrow(
-            text, *[values[name] for name in names], timeout=DEADLINE
+            text, *[values[name] for name in names], timeout=CALL_TIMEOUT_S
         )
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
         text, names = SQL[statement]
         return await self.connection.fetch(
-            text, *[values[name] for name in names], timeout=DEADLINE
+            text, *[values[name] for name in names], timeout=CALL_TIMEOUT_S
         )
 
     async def run_many(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             text, names = SQL[statement]
             values = [[row[name] for name in names] for row in rows]
-            await self.connection.executemany(text, values, timeout=DEADLINE)
+            await self.connection.executemany(text, values, timeout=CALL_TIMEOUT_S)
 
     async def add_edges(self, rows: Sequence[dict[str, int]]) -> None:
         if rows:
@@ -151,7 +151,7 @@ class PostgresTransaction(Locks, StoreTransaction):
         return [(id, fence) for id, fence, _ in rows]
 
     async def commit(self) -> None:
-        await self.connection.execute("COMMIT", timeout=DEADLINE)
+        await self.connection.execute("COMMIT", timeout=CALL_TIMEOUT_S)
 
     async def save(self) -> None:
         await self.connection.execute("SAVEPOINT atomic")
@@ -179,19 +179,19 @@ class PostgresDriver:
         self.where = where
 
     async def begin(self, connection: asyncpg.Connection, mode: Mode) -> PostgresTransaction:
-        await connection.execute(BEGIN[mode], timeout=DEADLINE)
-        now = await connection.fetchval(SQL["moment"].text, timeout=DEADLINE)
+        await connection.execute(BEGIN[mode], timeout=CALL_TIMEOUT_S)
+        now = await connection.fetchval(SQL["moment"].text, timeout=CALL_TIMEOUT_S)
         return PostgresTransaction(connection, now)
 
     async def roll_back(self, connection: asyncpg.Connection) -> None:
         if not connection.is_closed():
-            await connection.execute("ROLLBACK", timeout=DEADLINE)
+            await connection.execute("ROLLBACK", timeout=CALL_TIMEOUT_S)
 
     def fetch(
         self, connection: asyncpg.Connection, statement: str, values: Mapping[str, Any]
     ) -> Awaitable[list[Any]]:
         text, names = SQL[statement]
-        return connection.fetch(text, *[values[name] for name in names], timeout=DEADLINE)
+        return connection.fetch(text, *[values[name] for name in names], timeout=CALL_TIMEOUT_S)
 
     def writes(self, statement: str) -> bool:
         return SQL[statement].writes

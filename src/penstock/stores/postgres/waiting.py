@@ -42,6 +42,6 @@ async def signal_held(
         return None
     for id, queue_id in rows:
         if queue_id is not None:
-            database.notifier.tell({queue_id})
+            database.notifier.notify({queue_id})
         return SignalAnswer(id, state=State.SCHEDULED, resumed=queue_id is not None)
     return None

@@ -23,7 +23,7 @@ from penstock.stores.redis.errors import ERRORS, is_connection_gone, translate_e
 from penstock.stores.redis.scripts import Script, load_script
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
-DEADLINE = 5.0
+CALL_TIMEOUT_S = 5.0
 # The only schema so far.
 SCHEMA = 2
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -49,7 +49,7 @@ class RedisDsn(Struct, frozen=True):
             **options,
             protocol=2,
             socket_timeout=None,
-            socket_connect_timeout=DEADLINE,
+            socket_connect_timeout=CALL_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
         )
@@ -107,11 +107,11 @@ class RedisConnection:
 
     async def open(self) -> None:
         connect: Callable[[], Awaitable[None]] = self.connection.connect
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(CALL_TIMEOUT_S):
             await connect()
 
     async def ask(self, *words: Any) -> Any:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(CALL_TIMEOUT_S):
             try:
                 await self.connection.send_packed_command(pack_command(words), check_health=False)
             except RuntimeError as error:

@@ -31,7 +31,7 @@ def decode_waits(id: int, words: list[bytes]) -> StoredWaits:
     for kind, field, text in split(words):
         match kind:
             case b"hold":
-                holds += [make_hold(id, place, told) for place, told in enumerate(decode(text))]
+                holds += [make_hold(id, place, fields) for place, fields in enumerate(decode(text))]
             case b"edge":
                 edges.append(decode_edge(id, field, text))
             case b"step":
@@ -86,14 +86,14 @@ def encode_waits(waits: StoredWaits) -> Iterator[tuple[Any, Any, Any]]:
 
 def encode_stored_hold(hold: StoredHold, edges: Iterable[Edge]) -> dict[str, Any]:
     """Encodes a hold with the counts of its edges."""
-    told = hold._asdict() | {"due_at": str(hold.due_at), "number": str(hold.number)}
-    del told["held_id"], told["place"]
+    fields = hold._asdict() | {"due_at": str(hold.due_at), "number": str(hold.number)}
+    del fields["held_id"], fields["place"]
     counts = Counter(
         "open" if edge.state is None else "done" if edge.state is State.COMPLETED else "failed"
         for edge in edges
         if hold.kind == "after" and edge.number == hold.number
     )
-    return told | {name: counts[name] for name in ("open", "done", "failed")}
+    return fields | {name: counts[name] for name in ("open", "done", "failed")}
 
 
 def encode_step_field(step: StepRecord) -> bytes:

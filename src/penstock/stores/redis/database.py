@@ -13,7 +13,7 @@ from penstock.model.message import Moment
 from penstock.retry import MOVED, Retries
 from penstock.store import Capabilities, Clock
 from penstock.stores.redis.connection import (
-    DEADLINE,
+    CALL_TIMEOUT_S,
     RedisConnection,
     RedisConnector,
     RedisDsn,
@@ -36,7 +36,7 @@ class RedisDatabase:
         self.clock = clock
         self.capabilities = Capabilities("redis", address.durability)
         self.connector = RedisConnector(address)
-        self.pool = RedisPool(self.connector.session, address.pool_size, DEADLINE)
+        self.pool = RedisPool(self.connector.session, address.pool_size, CALL_TIMEOUT_S)
         self.notifier = RedisNotifier(self.connector.session, address.key("fact") + b":wake")
         self.keys: dict[str, list[bytes]] = {}
 
@@ -66,7 +66,7 @@ class RedisDatabase:
             keys = self.keys[verb] = [self.address.key(name) for name in found.keys]
         words = [self.first_word("act" in found.keys), *arguments]
         reply = await self.call(lambda session: session.run(found, keys, words), found.writes)
-        return self.woken(*reply) if found.wakes else reply
+        return self.wake_local(*reply) if found.wakes else reply
 
     def first_word(self, administrative: bool) -> Any:
         """Encodes the first argument: a test's time, and the audit entry, if any."""
@@ -91,7 +91,7 @@ class RedisDatabase:
                         continue
                 raise translate_error(error, self.where, sent=writes) from error
 
-    def woken(self, reply: Any, queues: bytes) -> Any:
+    def wake_local(self, reply: Any, queues: bytes) -> Any:
         """Wakes local waiters, unless the listener receives the notice anyway."""
         if queues and not self.notifier.hears:
             self.notifier.wake(map(int, queues.split(b",")))

@@ -7,7 +7,7 @@ from penstock.stores.notifier import Listener
 from penstock.stores.redis.connection import RedisConnection
 from penstock.stores.redis.errors import ERRORS
 
-SILENCE = 5.0
+PING_AFTER_S = 5.0
 
 
 class RedisNotifier(Listener):
@@ -29,7 +29,7 @@ class RedisNotifier(Listener):
         # Earlier notices were missed, so wake all waiters.
         self.wake(None)
         while True:
-            said = await self.session.connection.read_response(timeout=SILENCE)
+            said = await self.session.connection.read_response(timeout=PING_AFTER_S)
             # A lost connection is not reported, so ping it.
             kind, *_, notice = said or await self.session.ask("PING")
             if kind == b"message":

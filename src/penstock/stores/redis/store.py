@@ -10,7 +10,6 @@ from penstock.errors import NotYet, StoreTooNew, StoreUnusable
 from penstock.retry import MOVED, Retries
 from penstock.store import Clock
 from penstock.stores.notifier import wait_for_work
-from penstock.stores.redis.activity import RedisActivity
 from penstock.stores.redis.connection import (
     SCHEMA,
     RedisConnector,
@@ -26,12 +25,12 @@ from penstock.stores.redis.errors import ERRORS, translate_error
 from penstock.stores.redis.export import RedisExport
 from penstock.stores.redis.health import RedisHealth, read_durability, refuse_unsafe
 from penstock.stores.redis.queues import RedisQueues
-from penstock.stores.redis.records import RedisRecords
+from penstock.stores.redis.records import RedisActivity, RedisRecords
 from penstock.stores.redis.topology import RedisTopology
 from penstock.stores.redis.upkeep import RedisUpkeep
 from penstock.stores.redis.waiting import RedisWaiting
 
-OLDEST = (6, 2)
+MIN_VERSION = (6, 2)
 NEW, INDEX = f"schema {SCHEMA}", "index of types"
 
 
@@ -242,7 +241,7 @@ async def refuse_unfit(address: RedisDsn) -> None:
 
 def refuse_server(info: dict[str, str]) -> None:
     version = info.get("redis_version", "0")
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
         raise StoreUnusable(f"Redis {version} is too old; 6.2 or newer is needed")
     if info.get("role") == "slave":
         raise StoreUnusable("it is a read-only replica; use the primary")

@@ -153,9 +153,9 @@ class RedisWaiting:
             return []
         found = await self.database.ask("HMGET", "hold", *map(encode_id, sorted(ids)))
         return [
-            make_hold(id, place, told)
+            make_hold(id, place, fields)
             for id, text in zip(sorted(ids), found, strict=True)
-            for place, told in enumerate(decode(text) if text else ())
+            for place, fields in enumerate(decode(text) if text else ())
         ]
 
     async def awaited_results(self, id: int) -> dict[int, bytes]:
@@ -199,7 +199,7 @@ def refuse_child(reply: list[Any]) -> None:
 
 def encode_hold(hold: Hold) -> dict[str, Any]:
     after = hold.after or After()
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": hold.kind,
         "name": hold.name,
         "policy": after.policy,
@@ -209,16 +209,16 @@ def encode_hold(hold: Hold) -> dict[str, Any]:
         "ids": [encode_id(id).decode() for id in after.ids],
     }
     if hold.delay is not None:
-        told["delay"] = publish.to_micros(hold.delay)
+        fields["delay"] = publish.to_micros(hold.delay)
     if hold.due_at is not None:
-        told["due_at"] = str(hold.due_at)
-    return told
+        fields["due_at"] = str(hold.due_at)
+    return fields
 
 
-def make_hold(id: int, place: int, told: dict[str, Any]) -> StoredHold:
+def make_hold(id: int, place: int, fields: dict[str, Any]) -> StoredHold:
     return StoredHold(
-        id, place, int(told["number"]), int(told["due_at"]), told["kind"], told["name"],
-        told["policy"], int(told["need"]), told["on_dead"],
+        id, place, int(fields["number"]), int(fields["due_at"]), fields["kind"], fields["name"],
+        fields["policy"], int(fields["need"]), fields["on_dead"],
     )  # fmt: skip
 
 

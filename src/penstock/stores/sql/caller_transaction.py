@@ -18,7 +18,7 @@ from penstock.stores.sql.transaction import Lockable
 
 C = TypeVar("C", bound=DriverConnection)
 # Called with the queues to wake, after the commit.
-Tell: TypeAlias = Callable[[set[int]], None]
+Notify: TypeAlias = Callable[[set[int]], None]
 ELSEWHERE = "the connection is to another database than the queue"
 
 
@@ -51,24 +51,24 @@ class CallerTransaction(publish.LockingTransaction, Generic[C]):
     async def undo(self) -> None:
         await self.caller.say("ROLLBACK TO penstock_atomic")
 
-    async def tell_at_commit(self, tell: Tell) -> None:
+    async def notify_at_commit(self, notify: Notify) -> None:
         """Notifies after the commit if the driver has a hook; otherwise consumers poll."""
         woken = self.woken
         if self.caller.on_commit is not None:
-            self.caller.on_commit(lambda: tell(woken))
+            self.caller.on_commit(lambda: notify(woken))
 
 
 Inside: TypeAlias = AbstractAsyncContextManager[CallerTransaction[Any]]
 
 
 async def publish_on(
-    inside: Inside, entries: Sequence[Entry], tell: Tell | None
+    inside: Inside, entries: Sequence[Entry], notify: Notify | None
 ) -> list[Published]:
     """Publishes in the caller's transaction, and notifies waiters unless the callback is None."""
     async with inside as tx:
         outcomes = await waiting.publish_in_caller(tx, entries)
-        if tx.woken and tell is not None:
-            await tx.tell_at_commit(tell)
+        if tx.woken and notify is not None:
+            await tx.notify_at_commit(notify)
     return outcomes
 
 
@@ -88,7 +88,7 @@ async def save_step_on(inside: Inside, item: StepSave) -> StepSaved:
         return await steps.save_step_inside(tx, item)
 
 
-async def advance_on(inside: Inside, change: Change, tell: Tell) -> Changed | None:
+async def advance_on(inside: Inside, change: Change, notify: Notify) -> Changed | None:
     """Writes documents and messages in the caller's transaction, if the guards of the change hold.
 
     The keys stay locked until that ends.
@@ -98,7 +98,7 @@ async def advance_on(inside: Inside, change: Change, tell: Tell) -> Changed | No
             raise InvalidInput("begin a transaction first; the workflow commits with it")
         changed = await advance(tx, change, waiting.publish_holding, None)
         if tx.woken:
-            await tx.tell_at_commit(tell)
+            await tx.notify_at_commit(notify)
         return changed
 
 

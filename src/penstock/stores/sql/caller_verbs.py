@@ -7,7 +7,7 @@ from penstock.model.changes import Change, Changed
 from penstock.model.store_types import Completion, Entry, Published
 from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.sql import caller_transaction
-from penstock.stores.sql.caller_transaction import Tell
+from penstock.stores.sql.caller_transaction import Notify
 from penstock.stores.sql.database import ServerDatabase
 from penstock.stores.sql.dialect import ServerDialect
 from penstock.stores.sql.transaction import finish
@@ -22,13 +22,13 @@ class CallerVerbs:
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         inside = self.dialect.inside(connection)
-        return finish(caller_transaction.publish_on(inside, entries, self.choose_tell(wake)))
+        return finish(caller_transaction.publish_on(inside, entries, self.choose_notify(wake)))
 
     async def aenqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         inside = await self.dialect.ainside(connection)
-        return await caller_transaction.publish_on(inside, entries, self.choose_tell(wake))
+        return await caller_transaction.publish_on(inside, entries, self.choose_notify(wake))
 
     def complete_on(self, connection: object, item: Completion) -> None:
         finish(caller_transaction.complete_on(self.dialect.inside(connection), item))
@@ -45,15 +45,15 @@ class CallerVerbs:
 
     def advance_on(self, connection: object, change: Change) -> Changed | None:
         inside = self.dialect.inside(connection)
-        return finish(caller_transaction.advance_on(inside, change, self.tell_later))
+        return finish(caller_transaction.advance_on(inside, change, self.notify_later))
 
     async def aadvance_on(self, connection: object, change: Change) -> Changed | None:
         inside = await self.dialect.ainside(connection)
-        return await caller_transaction.advance_on(inside, change, self.tell_later)
+        return await caller_transaction.advance_on(inside, change, self.notify_later)
 
-    def choose_tell(self, wake: bool) -> Tell | None:
-        return self.tell_later if wake else None
+    def choose_notify(self, wake: bool) -> Notify | None:
+        return self.notify_later if wake else None
 
-    def tell_later(self, queue_ids: set[int]) -> None:
+    def notify_later(self, queue_ids: set[int]) -> None:
         """Notifies waiters; safe from any thread."""
-        self.database.loop.call_soon_threadsafe(self.database.notifier.tell, queue_ids)
+        self.database.loop.call_soon_threadsafe(self.database.notifier.notify, queue_ids)

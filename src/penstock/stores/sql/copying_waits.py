@@ -69,7 +69,9 @@ async def choose_missing(
     tx: SqlTransaction, results: Mapping[int, StoredResult]
 ) -> list[tuple[Any, ...]]:
     """Lists the rows of results that are not stored yet."""
-    stored = {id for (id,) in await tx.all("copy_results_stored", ids=tx.listed(sorted(results)))}
+    stored = {
+        id for (id,) in await tx.all("copy_results_stored", ids=tx.encode_ids(sorted(results)))
+    }
     return [
         (id, result.expires_at, result.body) for id, result in results.items() if id not in stored
     ]

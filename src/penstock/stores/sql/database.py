@@ -147,7 +147,7 @@ class ServerDatabase(Generic[C, Tx_co]):
                 if not self.driver.is_gone(error) and not isinstance(error, OutcomeUnknown):
                     await self.driver.roll_back(connection)
                 raise
-        self.notifier.tell(tx.woken)
+        self.notifier.notify(tx.woken)
         return value
 
     async def commit(self, connection: C, tx: StoreTransaction, *, sent: bool) -> None:

@@ -17,11 +17,11 @@ async def make_head_feed(
     heads = {head.id: head for head in page}
     ids = {row.id for row in history}
     if missing := sorted(ids - heads.keys()):
-        rows = await tx.all("heads_of", ids=tx.listed(missing))
+        rows = await tx.all("heads_of", ids=tx.encode_ids(missing))
         heads |= {row[0]: make_head(row) for row in rows}
     rests: dict[int, list[Rest]] = {}
     if ids:
-        for id, *row in await tx.all("rests_of", ids=tx.listed(sorted(ids))):
+        for id, *row in await tx.all("rests_of", ids=tx.encode_ids(sorted(ids))):
             rests.setdefault(id, []).append(make_rest(row))
     return HeadFeed(page, history, heads, rests, cursor)
 

@@ -63,7 +63,7 @@ async def is_dead(tx: SqlTransaction, entry: Entry, id: int) -> bool:
     """True if its queue was full, so that it is among the dead letters and waits for nothing."""
     if entry.max_depth is None or entry.overflow != "dead":
         return False
-    return not await tx.all("held_among", ids=tx.listed([id]))
+    return not await tx.all("held_among", ids=tx.encode_ids([id]))
 
 
 def list_stored(after: After, outcomes: Sequence[Published]) -> list[int]:
@@ -76,7 +76,7 @@ async def flag_awaited(tx: SqlTransaction, ids: Sequence[int]) -> None:
     """Announces the ends of stored messages to those that wait for them."""
     if ids:
         for place in ("ready", "scheduled", "lease", "dead"):
-            await tx.run(f"flag_awaited_{place}", ids=tx.listed(ids))
+            await tx.run(f"flag_awaited_{place}", ids=tx.encode_ids(ids))
 
 
 def make_entry_holds(entry: Entry) -> list[Hold]:

@@ -27,18 +27,18 @@ async def look(tx: SqlTransaction, limit: int) -> Looked:
     ids = await tx.try_hold(asked)
     if not ids:
         return Looked(0, 0, tx.now, await find_next_due(tx))
-    listed = tx.listed(ids)
+    encoded = tx.encode_ids(ids)
     # Read before the facts: what a nudge announces was committed with it.
-    nudges = await tx.all("nudges_of", ids=listed)
-    tickets = {row[2]: Ticket(*row) for row in await tx.all("held_tickets", ids=listed)}
+    nudges = await tx.all("nudges_of", ids=encoded)
+    tickets = {row[2]: Ticket(*row) for row in await tx.all("held_tickets", ids=encoded)}
     resumed = await look_at(tx, tickets, nudges) if tickets else 0
     # A ticket that another transaction has locked is looked at again.
     locked = await find_locked(tx, set(ids) - tickets.keys())
     gone = [id for id, held_id, _ in nudges if held_id not in locked]
     if gone:
-        await tx.run("drop_nudges", ids=tx.listed(gone))
+        await tx.run("drop_nudges", ids=tx.encode_ids(gone))
     if orphans := sorted(set(ids) - tickets.keys() - locked):
-        await tx.run("drop_holds", ids=tx.listed(orphans))
+        await tx.run("drop_holds", ids=tx.encode_ids(orphans))
     return Looked(len(ids), resumed, tx.now, await find_next_due(tx), len(asked) >= limit)
 
 
@@ -55,7 +55,7 @@ async def nudge_missed(tx: SqlTransaction, after: int, limit: int) -> int | None
     held = [id for (id,) in await tx.all("holds_after", after=after, limit=limit)]
     if not held:
         return None
-    rows = await tx.all("edges_ended", ids=tx.listed(held))
+    rows = await tx.all("edges_ended", ids=tx.encode_ids(held))
     missed = sorted({id for id, _, state in rows if state != State.DEAD.value})
     await tx.run_many("nudge_add", [{"held_id": id} for id in missed])
     return held[-1] if len(held) == limit else None
@@ -76,13 +76,13 @@ async def find_locked(tx: SqlTransaction, ids: set[int]) -> set[int]:
     """Returns those that are still scheduled and held, but locked by another transaction."""
     if not ids:
         return set()
-    return {id for (id,) in await tx.all("held_among", ids=tx.listed(sorted(ids)))}
+    return {id for (id,) in await tx.all("held_among", ids=tx.encode_ids(sorted(ids)))}
 
 
 async def look_at(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequence[Any]) -> int:
     ids = sorted(tickets)
     holds: dict[int, list[StoredHold]] = defaultdict(list)
-    for row in await tx.all("holds_of", ids=tx.listed(ids)):
+    for row in await tx.all("holds_of", ids=tx.encode_ids(ids)):
         holds[row[0]].append(StoredHold(*row))
     decided = await settle_edges(tx, ids, holds, nudges)
     ended = await find_ended(tx, ids, holds, decided)
@@ -112,14 +112,14 @@ async def settle_edges(
     known = set(waiting)
     awaited = {awaited for _, id, awaited in nudges if id in known and awaited is not None}
     # A nudge without a message asks for all of them; so does a hold that is due.
-    told = {id for _, id, awaited in nudges if awaited is not None}
+    nudged = {id for _, id, awaited in nudges if awaited is not None}
     whole = [id for _, id, awaited in nudges if awaited is None and id in known]
-    full = sorted(set(whole) | (known - told))
-    rows = await tx.all("edges_ended", ids=tx.listed(full)) if full else []
+    full = sorted(set(whole) | (known - nudged))
+    rows = await tx.all("edges_ended", ids=tx.encode_ids(full)) if full else []
     part = sorted(known - set(full))
     if part and awaited - {SETTLED}:
         rows += await tx.all(
-            "edges_ended_by", ids=tx.listed(part), awaited=tx.listed(sorted(awaited))
+            "edges_ended_by", ids=tx.encode_ids(part), awaited=tx.encode_ids(sorted(awaited))
         )
     settles = {id: any(hold.on_dead == "settle" for hold in holds[id]) for id in waiting}
     by_state: dict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
@@ -129,8 +129,8 @@ async def settle_edges(
             by_state[state][1].add(awaited_id)
     for state, (held, ended) in by_state.items():
         await tx.run(
-            "edges_settle", state=state, ids=tx.listed(sorted(held)),
-            awaited=tx.listed(sorted(ended)),
+            "edges_settle", state=state, ids=tx.encode_ids(sorted(held)),
+            awaited=tx.encode_ids(sorted(ended)),
         )  # fmt: skip
     failed = [held for state, (held, _) in by_state.items() if state != State.COMPLETED.value]
     return set(full).union(*failed)
@@ -144,7 +144,7 @@ async def find_ended(
     kinds = {row.kind for row in rows}
     signals: set[tuple[int, str]] = set()
     if "signal" in kinds:
-        signals = {(id, name) for id, name in await tx.all("signals_held", ids=tx.listed(ids))}
+        signals = {(id, name) for id, name in await tx.all("signals_held", ids=tx.encode_ids(ids))}
     counts = await count_edges(tx, [row for row in rows if row.kind == "after"], decided)
     return {
         (row.held_id, row.place): has_ended(row, tx.now, signals, counts[row.held_id, row.number])
@@ -163,11 +163,13 @@ async def count_edges(
     counts: dict[tuple[int, int], dict[str | None, int]] = defaultdict(dict)
     counted = decided | {hold.held_id for hold in holds if not waits_for_all(hold.policy)}
     if patient := sorted({hold.held_id for hold in holds} - counted):
-        for id, number in await tx.all("edges_open", ids=tx.listed(patient)):
+        for id, number in await tx.all("edges_open", ids=tx.encode_ids(patient)):
             counts[id, number] = {None: 1}
     counted |= {hold.held_id for hold in holds if (hold.held_id, hold.number) not in counts}
     if counted:
-        for id, number, state, count in await tx.all("edge_counts", ids=tx.listed(sorted(counted))):
+        for id, number, state, count in await tx.all(
+            "edge_counts", ids=tx.encode_ids(sorted(counted))
+        ):
             counts[id, number][state] = count
     return counts
 
@@ -211,14 +213,14 @@ async def resume(tx: SqlTransaction, tickets: Sequence[Ticket]) -> None:
     keyed = [ticket for ticket in tickets if ticket.flags & Flag.KEYED]
     heads: set[int] = set()
     if keyed:
-        rows = await tx.all("heads_among", ids=tx.listed([ticket.id for ticket in keyed]))
+        rows = await tx.all("heads_among", ids=tx.encode_ids([ticket.id for ticket in keyed]))
         heads = {id for (id,) in rows}
-    await tx.run("drop_holds", ids=tx.listed(sorted(ticket.id for ticket in tickets)))
+    await tx.run("drop_holds", ids=tx.encode_ids(sorted(ticket.id for ticket in tickets)))
     at_once = [each for each in tickets if not each.flags & Flag.KEYED or each.id in heads]
     if at_once:
-        listed = tx.listed(sorted(ticket.id for ticket in at_once))
-        await tx.run("resume_held", ids=listed)
-        await tx.run("leave_held", ids=listed)
+        encoded = tx.encode_ids(sorted(ticket.id for ticket in at_once))
+        await tx.run("resume_held", ids=encoded)
+        await tx.run("leave_held", ids=encoded)
         tx.woken.update(ticket.queue_id for ticket in at_once)
     for ticket in keyed:
         if ticket.id not in heads and await tx.one("take_scheduled", id=ticket.id) is not None:

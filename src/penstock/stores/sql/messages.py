@@ -82,10 +82,10 @@ async def redrive_set(
     """Makes dead tickets without an ordering key ready. Returns their ids."""
     taken = await lock_dead_set(tx, ids, Flag.KEYED, as_of)
     if taken:
-        listed = tx.listed(list(taken))
-        await record_dead_set(tx, listed, Verb.REDRIVE, State.READY, reason)
-        await tx.run("redrive_dead_set", ids=listed)
-        await tx.run("drop_dead_set", ids=listed)
+        encoded = tx.encode_ids(list(taken))
+        await record_dead_set(tx, encoded, Verb.REDRIVE, State.READY, reason)
+        await tx.run("redrive_dead_set", ids=encoded)
+        await tx.run("drop_dead_set", ids=encoded)
         tx.woken.update(taken.values())
     return set(taken)
 
@@ -97,18 +97,18 @@ async def lock_dead_set(
 
     Leaves out locked ones, those with a flag of the mask and those that changed after `as_of`.
     """
-    rows = await tx.all("lock_dead_set", ids=tx.listed(ids), mask=mask) if ids else []
+    rows = await tx.all("lock_dead_set", ids=tx.encode_ids(ids), mask=mask) if ids else []
     found = {id: queue_id for id, queue_id in rows}
     if found and as_of is not None:
-        listed = tx.listed(list(found))
-        for (id,) in await tx.all("changed_since", ids=listed, as_of=as_of):
+        encoded = tx.encode_ids(list(found))
+        for (id,) in await tx.all("changed_since", ids=encoded, as_of=as_of):
             found.pop(id, None)
     return found
 
 
 async def record_dead_set(
     tx: SqlTransaction,
-    listed: Any,
+    encoded: Any,
     verb: Verb,
     state: State,
     reason: str | None,
@@ -117,7 +117,7 @@ async def record_dead_set(
     """Writes a row of history for each; the counters are kept if the message ends."""
     await tx.run(
         "record_dead_set",
-        ids=listed,
+        ids=encoded,
         verb=verb.value,
         state=state.value,
         reason=reason,
@@ -183,9 +183,9 @@ async def purge_set(
     """Ends dead messages whose end concerns nothing else. Returns their ids."""
     taken = await lock_dead_set(tx, ids, Flag.ENDING, as_of)
     if taken:
-        listed = tx.listed(list(taken))
-        await record_dead_set(tx, listed, Verb.CANCEL, State.CANCELLED, "purged", error)
-        await tx.run("drop_dead_set", ids=listed)
+        encoded = tx.encode_ids(list(taken))
+        await record_dead_set(tx, encoded, Verb.CANCEL, State.CANCELLED, "purged", error)
+        await tx.run("drop_dead_set", ids=encoded)
     return set(taken)
 
 

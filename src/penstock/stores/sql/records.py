@@ -147,16 +147,16 @@ async def get_many(tx: SqlTransaction, ids: Sequence[int], *, full: bool = False
     """
     if not ids:
         return []
-    listed = tx.listed(ids)
+    encoded = tx.encode_ids(ids)
     timelines: dict[int, list[HistoryRow]] = {}
-    for row in await tx.all("timelines", ids=listed, full=full):
+    for row in await tx.all("timelines", ids=encoded, full=full):
         timelines.setdefault(row[1], []).append(make_history_row(row[:-1], row[-1]))
     places = [
-        (make, {row[0]: row[1:] for row in await tx.all(statement, ids=listed)})
+        (make, {row[0]: row[1:] for row in await tx.all(statement, ids=encoded)})
         for statement, make in PLACES.items()
     ]
     found: dict[int, Record] = {}
-    for row in await tx.all("messages", ids=listed):
+    for row in await tx.all("messages", ids=encoded):
         id, timeline = row[0], tuple(timelines.get(row[0], ()))
         record = Record(
             make_message(row[:7]),
@@ -243,7 +243,7 @@ async def find_oldest(tx: SqlTransaction, query: Query, after: int) -> list[Reco
     while len(found) < query.limit:
         rows = await tx.all(
             "find_oldest",
-            queues=tx.listed(query.queue_ids),
+            queues=tx.encode_ids(query.queue_ids),
             after=after,
             type=query.type,
             limit=query.limit,
@@ -264,7 +264,7 @@ async def find(tx: SqlTransaction, query: Query) -> list[Record]:
     name = "find_correlated" if correlated else FIND.get(query.state, "find_ended")
     rows = await tx.all(
         name,
-        queues=tx.listed(query.queue_ids),
+        queues=tx.encode_ids(query.queue_ids),
         before=2**62 if query.before is None else query.before,
         type=query.type,
         limit=ALL if correlated else query.limit,
@@ -285,7 +285,7 @@ async def list_held(tx: SqlTransaction, after: int, limit: int) -> list[HeldLeas
 
 
 async def get_headings(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Heading]:
-    rows = await tx.all("headings", ids=tx.listed(ids))
+    rows = await tx.all("headings", ids=tx.encode_ids(ids))
     return {
         id: Heading(type, decode_meta(meta).correlation_id, queue_id)
         for id, queue_id, type, meta in rows

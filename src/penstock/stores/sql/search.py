@@ -12,7 +12,7 @@ MAX_QUEUES = 100
 BIGGEST = 2**62
 # Ready messages are read in ascending order, the others in descending order.
 FIRST_READY = Position(0, -BIGGEST, 0)
-LAST = Position(0, BIGGEST, BIGGEST)
+END_POSITION = Position(0, BIGGEST, BIGGEST)
 
 
 async def scan(tx: SqlTransaction, scan: Scan) -> ScanPage:
@@ -36,7 +36,7 @@ async def scan_pages(scan: Scan, read: Callable[[Position, int], Awaitable[ScanP
 
 
 async def read_page(tx: SqlTransaction, scan: Scan, after: Position, limit: int) -> ScanPage:
-    bound = after if after.id else FIRST_READY if scan.source is Source.READY else LAST
+    bound = after if after.id else FIRST_READY if scan.source is Source.READY else END_POSITION
     rows = await tx.all(
         f"search_{scan.source.value}",
         queue_id=after.queue_id,

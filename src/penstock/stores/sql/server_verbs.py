@@ -253,7 +253,7 @@ class ServerVerbs:
         if next_at is None or next_at > now:
             return Promoted(0, now, next_at)
         queue_ids = await self.dialect.promote_set(limit)
-        self.database.notifier.tell(set(queue_ids))
+        self.database.notifier.notify(set(queue_ids))
         if len(queue_ids) == limit:
             ((now, next_at),) = await self.database.fetch("due_when")
             return Promoted(limit, now, next_at)

@@ -154,10 +154,10 @@ async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
 
 async def resume_signalled(tx: SqlTransaction, draft: SignalDraft) -> bool:
     """Resumes a message at once that waits for this signal and for nothing else."""
-    holds = await tx.all("holds_of", ids=tx.listed([draft.id]))
+    holds = await tx.all("holds_of", ids=tx.encode_ids([draft.id]))
     if [(row[4], row[5]) for row in holds] != [("signal", draft.name)]:
         return False
-    tickets = [Ticket(*row) for row in await tx.all("held_tickets", ids=tx.listed([draft.id]))]
+    tickets = [Ticket(*row) for row in await tx.all("held_tickets", ids=tx.encode_ids([draft.id]))]
     if any(ticket.flags & Flag.KEYED for ticket in tickets):
         return False
     await look.resume(tx, tickets)

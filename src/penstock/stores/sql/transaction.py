@@ -73,7 +73,7 @@ class SqlTransaction(ABC):
         """Locks held messages against other looks; returns those that were locked."""
         return list(ids)
 
-    def listed(self, numbers: Sequence[int]) -> Any:
+    def encode_ids(self, numbers: Sequence[int]) -> Any:
         """Encodes numbers as one value, as the engine's statements expect."""
         return list(numbers)
 

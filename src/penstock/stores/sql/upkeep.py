@@ -129,7 +129,7 @@ async def prune(tx: SqlTransaction, retention: Retention) -> Pruned:
     ids, pruned = await find_prunable(tx, retention)
     if ids:
         for table in TABLES:
-            await tx.run(f"prune_{table}", ids=tx.listed(ids))
+            await tx.run(f"prune_{table}", ids=tx.encode_ids(ids))
         await tx.run("pruned_up_to", id=max(ids))
     return pruned
 

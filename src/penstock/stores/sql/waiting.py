@@ -168,7 +168,7 @@ async def awaited_results(tx: SqlTransaction, id: int) -> dict[int, bytes]:
 
 
 async def holds(tx: SqlTransaction, ids: Sequence[int]) -> list[StoredHold]:
-    return [StoredHold(*row) for row in await tx.all("holds_of", ids=tx.listed(sorted(ids)))]
+    return [StoredHold(*row) for row in await tx.all("holds_of", ids=tx.encode_ids(sorted(ids)))]
 
 
 async def check_waits(tx: SqlTransaction) -> Check:

@@ -70,7 +70,7 @@ async def claim_picked(tx: SqliteTransaction, claim: Claim) -> Claimed:
             await end(tx, ticket, Verb.EXPIRE, State.EXPIRED)
     if not alive:
         return Claimed([], again=bool(taken))
-    rows = await tx.all("claimed_read", ids=tx.listed([ticket.id for ticket in alive]))
+    rows = await tx.all("claimed_read", ids=tx.encode_ids([ticket.id for ticket in alive]))
     return Claimed(await make_leased(tx, rows, terms))
 
 
@@ -101,7 +101,7 @@ async def claim_dead(tx: SqliteTransaction, claim: Claim) -> Claimed:
     for _, id in picks:
         tx.execute("claim_dead", terms | {"id": id})
         await tx.one("take_dead", id=id)
-    rows = await tx.all("claimed_read", ids=tx.listed([id for _, id in picks]))
+    rows = await tx.all("claimed_read", ids=tx.encode_ids([id for _, id in picks]))
     return Claimed(await make_leased(tx, rows, terms))
 
 

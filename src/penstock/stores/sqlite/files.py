@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.errors import StoreFull, StoreUnusable
 
-OLDEST = (3, 38, 0)
+MIN_VERSION = (3, 38, 0)
 BALLAST = 16 * 1_048_576
 LOW_WATER = 16 * 1_048_576
 # A body is written to the -wal file and to the database.
@@ -41,7 +41,7 @@ class StoreFiles:
 
     def prepare(self) -> None:
         """Creates the file with mode 0600; raises StoreUnusable if it cannot be used."""
-        if sqlite3.sqlite_version_info < OLDEST:
+        if sqlite3.sqlite_version_info < MIN_VERSION:
             raise StoreUnusable(
                 f"SQLite {sqlite3.sqlite_version} is too old; penstock needs 3.38 or newer"
             )

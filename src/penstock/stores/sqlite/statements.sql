@@ -1,20 +1,11 @@
--- One statement per name; names are verbs and the same in every engine's file.
+-- One statement per name; names are verbs and the same in every engine's file. Statements that
+-- engines share are in stores/sql/statements.sql.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
-
--- name: next_number
-UPDATE penstock_counter SET value = value + 1 WHERE name = :name RETURNING value;
--- name: number
-SELECT value FROM penstock_counter WHERE name = :name;
 
 -- name: publish_message
 INSERT INTO penstock_message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
--- name: publish_checked
-INSERT INTO penstock_message
-    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
-VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
-RETURNING id;
 -- name: publish_ready
 INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
@@ -24,39 +15,15 @@ INSERT INTO penstock_scheduled
     (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
 SELECT run_at, id, queue_id, rank, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
 FROM penstock_message WHERE id BETWEEN :first AND :last AND run_at > :now;
--- name: dedup_seen
-SELECT id, digest FROM penstock_dedup
-WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
--- name: dedup_remember
-INSERT INTO penstock_dedup (queue_id, key, id, digest, expires_at)
-VALUES (:queue_id, :key, :id, :digest, :expires_at)
-ON CONFLICT (queue_id, key) DO UPDATE
-SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
 -- name: unique_free
 DELETE FROM penstock_dedup
 WHERE id = :id AND expires_at = 9007199254740991 AND key >= 'unique:' AND key < 'unique;';
--- name: name_taken
-SELECT id FROM penstock_name WHERE queue_id = :queue_id AND name = :name;
--- name: name_take
-INSERT INTO penstock_name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 -- name: depth
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT :most))
      + (SELECT count(*) FROM (
             SELECT 1 FROM penstock_scheduled WHERE queue_id = :queue_id LIMIT :most));
 
--- name: put_ready
-INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
--- name: put_scheduled
-INSERT INTO penstock_scheduled
-    (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
-        :position);
--- name: put_dead
-INSERT INTO penstock_dead
-    (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
-VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
 -- name: put_history
 INSERT INTO penstock_history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
@@ -64,31 +31,16 @@ INSERT INTO penstock_history
 VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
         :claimed_at, :at, :due_at, :final, :traceback);
 
--- name: head
-SELECT id FROM penstock_head WHERE queue_id = :queue_id AND key = :key;
--- name: is_head
-SELECT 1 FROM penstock_head WHERE id = :id;
--- name: take_head
-INSERT INTO penstock_head (queue_id, key, id) VALUES (:queue_id, :key, :id);
--- name: head_of
-SELECT queue_id, key FROM penstock_head WHERE id = :id;
--- name: free_head
-DELETE FROM penstock_head WHERE id = :id;
 -- name: first_in_line
 -- Names the index: after ANALYZE the planner would scan and sort the whole table.
 SELECT id FROM penstock_scheduled INDEXED BY penstock_scheduled_line
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
--- name: get_in_line
-UPDATE penstock_scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
-WHERE id = :id;
 -- name: end_of_line
 UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'penstock_message' RETURNING seq;
 
 -- name: peek
 SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT 1;
--- name: peek_type
-SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
 -- name: claim_lease
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
@@ -128,9 +80,6 @@ SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
        CASE WHEN :begins AND deliveries > 0 THEN flags | {UNBEGUN} ELSE flags END,
        :consumer, :now, :until, :until - :now
 FROM penstock_ready WHERE queue_id = :queue AND rank = :rank AND id = :id;
--- name: take_ready
-DELETE FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: claimed_read
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        l.attempts, l.deliveries, l.flags, l.rank
@@ -196,8 +145,6 @@ SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_a
                                    AND r.final = 0 AND r.verb IN ('redrive', 'wait')), 0))
 FROM penstock_lease l JOIN penstock_message m ON m.id = l.id
 WHERE l.id = :id AND l.fence = :fence;
--- name: lease_expired
-SELECT id, fence FROM penstock_lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
 -- name: settle
 DELETE FROM penstock_lease
 WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
@@ -217,53 +164,34 @@ FROM penstock_scheduled WHERE due_at <= :now AND flags & {HELD} = 0
 ORDER BY due_at, id LIMIT :limit;
 -- name: next_due
 SELECT due_at FROM penstock_scheduled WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
--- name: take_scheduled
-DELETE FROM penstock_scheduled WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: expired_ready
 SELECT queue_id, rank, id FROM penstock_ready
 WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
 -- name: expired_scheduled
 SELECT id FROM penstock_scheduled
 WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
--- name: next_rank
-SELECT rank FROM penstock_ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
 -- name: waited
 SELECT r.id FROM penstock_ready r JOIN penstock_message m ON m.id = r.id
 WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
 ORDER BY r.id LIMIT :limit;
 -- name: age
 UPDATE penstock_ready SET rank = :above WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
--- name: dead_counts
-SELECT queue_id, count(*) FROM penstock_dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT INTO penstock_agent (name, at, by) VALUES (:name, :now, :by)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
 WHERE penstock_agent.by = excluded.by OR penstock_agent.at <= :before OR penstock_agent.at > :after;
--- name: end_tick
-UPDATE penstock_agent SET result = :result WHERE name = :name AND by = :by;
--- name: agent_runs
-SELECT name, at, by, result FROM penstock_agent ORDER BY name;
 -- name: old_dedup
 SELECT queue_id, key FROM penstock_dedup WHERE expires_at < 9007199254740991 AND expires_at <= :now
 LIMIT :limit;
--- name: drop_dedup
-DELETE FROM penstock_dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
 -- Results are kept until the messages that wait for them have ended.
 SELECT id FROM penstock_result AS r WHERE expires_at <= :now AND NOT EXISTS (
     SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
         SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1))
 LIMIT :limit;
--- name: drop_result
-DELETE FROM penstock_result WHERE id = :id;
 -- name: prunable
 SELECT position, id, queue_id, at, final, id FROM penstock_history
 WHERE position > :after ORDER BY position LIMIT :limit;
--- name: held_by_cursors
--- The cursor of an agent holds retention for a shorter time than that of an export.
-SELECT min(message), min(history) FROM penstock_cursor
-WHERE advanced_at > CASE WHEN name LIKE 'agent:%' THEN :agents_since ELSE :since END;
 -- name: prune_history
 DELETE FROM penstock_history WHERE position IN (
     SELECT h.position FROM json_each(:ids) j CROSS JOIN penstock_history h ON h.id = j.value
@@ -285,30 +213,9 @@ UPDATE penstock_counter SET value = max(value, :id) WHERE name = 'pruned';
 -- name: schedule_move
 UPDATE penstock_schedule SET next_at = :next_at, last_at = :seen_at
 WHERE id = :id AND next_at = :seen_at AND paused = 0;
--- name: schedule_save
-INSERT INTO penstock_schedule (queue_id, name, paused, next_at, plan)
-VALUES (:queue_id, :name, :paused, :next_at, :plan)
-ON CONFLICT (queue_id, name) DO UPDATE
-SET paused = excluded.paused, next_at = excluded.next_at, plan = excluded.plan
-RETURNING id, queue_id, paused, next_at, last_at, plan;
--- name: schedules
-SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule ORDER BY id;
 -- name: schedules_due
 SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule
 WHERE paused = 0 AND next_at <= :due_by ORDER BY next_at, id;
--- name: schedule_delete
-DELETE FROM penstock_schedule WHERE id = :id;
-
--- name: scope_create
-INSERT INTO penstock_scope (tenant, name) VALUES (:tenant, :name)
-ON CONFLICT DO NOTHING RETURNING id;
--- name: scope
-SELECT id, tenant, name, paused FROM penstock_scope WHERE tenant = :tenant AND name = :name;
--- name: scope_pause
-UPDATE penstock_scope SET paused = :paused WHERE id = :id;
--- name: queue_create
-INSERT INTO penstock_queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
-ON CONFLICT DO NOTHING RETURNING id;
 -- name: queues
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
 FROM penstock_queue q JOIN penstock_scope s ON s.id = q.scope_id
@@ -325,25 +232,11 @@ FROM penstock_queue q JOIN penstock_scope s ON s.id = q.scope_id WHERE q.id = :i
 UPDATE penstock_queue SET name = ifnull(:name, name), state = ifnull(:state, state),
     settings = ifnull(:settings, settings)
 WHERE id = :id;
--- name: queue_holds
-SELECT EXISTS (SELECT 1 FROM penstock_ready WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_scheduled WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_dead WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM penstock_lease WHERE queue_id = :id);
--- name: queue_unschedule
-DELETE FROM penstock_schedule WHERE queue_id = :id;
 -- name: index_types
 -- The type comes first, or claims without one would use this index and sort. It covers all that
 -- pick_type reads, or claims by type would not use it.
 CREATE INDEX IF NOT EXISTS penstock_ready_type ON penstock_ready (type, queue_id, rank, id);
 
--- name: message
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM penstock_message WHERE id = :id;
--- name: where_scheduled
-SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
--- name: where_dead
-SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
 -- name: messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
@@ -369,13 +262,6 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
        fence, claimed_at, at, due_at, final, iif(:full, traceback, NULL)
 FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 1
 ORDER BY 1;
--- name: ended
-SELECT state FROM penstock_history WHERE id = :id AND final = 1;
--- name: result
-SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
--- name: scan_ready
-DELETE FROM penstock_ready WHERE queue_id = :queue_id AND id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: request_cancel
 UPDATE penstock_lease SET flags = flags | {CANCEL_REQUESTED} WHERE id = :id AND fence = :fence;
 -- name: take_lease
@@ -384,9 +270,6 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
 -- name: lock_dead
 SELECT flags FROM penstock_dead WHERE id = :id;
--- name: take_dead
-DELETE FROM penstock_dead WHERE id = :id
-RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: lock_dead_set
 SELECT id, queue_id FROM penstock_dead
 WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & :mask = 0;
@@ -431,31 +314,11 @@ SELECT rank, flags FROM penstock_ready WHERE queue_id = :queue_id AND rank = :ra
 SELECT rank, flags FROM penstock_ready WHERE queue_id = :queue_id AND id = :id;
 -- name: lock_scheduled
 SELECT due_at, key, position, flags FROM penstock_scheduled WHERE id = :id;
--- name: rank_of
-SELECT rank FROM penstock_message WHERE id = :id;
--- name: is_awaited
-SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
-  AND EXISTS (SELECT 1 FROM penstock_hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock_history WHERE id = :id AND final = 0;
 -- name: changed_since
 SELECT id FROM penstock_history
 WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0 AND position > :as_of;
--- name: pass_head
-UPDATE penstock_head SET id = :new WHERE id = :id;
--- name: pass_name
-UPDATE penstock_name SET id = :new WHERE queue_id = :queue_id AND name = :name;
--- name: rerank_scheduled
-UPDATE penstock_scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
--- name: highest
-SELECT (SELECT coalesce(max(id), 0) FROM penstock_message),
-       (SELECT coalesce(max(position), 0) FROM penstock_history);
-
--- name: front_of_line
-SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
--- name: claimed_count
-SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
-
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
@@ -533,9 +396,6 @@ FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT id, position, verb, state, error, consumer, at, due_at
 FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0
 ORDER BY position;
--- name: held
-SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
-FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
 -- name: past
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -564,39 +424,6 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock_dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
     SELECT queue_id, state FROM penstock_history WHERE final = 1 ORDER BY position DESC LIMIT :ended
 ) GROUP BY queue_id, state;
--- name: waiting_since
-SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock_message AS m WHERE m.id = (
-        SELECT r.id FROM penstock_ready AS r
-        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
-FROM penstock_queue AS q WHERE q.state <> 'deleted';
--- name: cursor_save
-INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
-VALUES (:name, :epoch, :message, :history, :now)
-ON CONFLICT (name) DO UPDATE
-SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
-    advanced_at = excluded.advanced_at;
--- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock_cursor
-WHERE name NOT LIKE 'agent:%' ORDER BY name;
-
--- name: worker_save
-INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
-VALUES (:id, :host, :pid, :profile, :now, :now)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, profile = excluded.profile;
--- name: worker_delete
-DELETE FROM penstock_worker WHERE id = :id;
--- name: workers
-SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock_worker
-ORDER BY started_at, id;
--- name: worker_stop
-UPDATE penstock_worker SET stopping = 1 WHERE id = :id;
-
--- name: fact
-SELECT value FROM penstock_fact WHERE name = :name;
--- name: fact_set
-INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 -- name: floor
 SELECT max(floor) FROM penstock_migration;
 -- name: skip_counters
@@ -610,37 +437,6 @@ WHERE value NOT IN (SELECT name FROM sqlite_sequence);
 UPDATE sqlite_sequence SET seq = seq + 1048576
 WHERE name IN ('penstock_message', 'penstock_history');
 
--- name: document_save
-INSERT INTO penstock_document (kind, name, body, version, expires_at)
-VALUES (:kind, :name, :body, :version, :expires_at)
-ON CONFLICT (kind, name) DO UPDATE
-SET body = excluded.body, version = excluded.version, expires_at = excluded.expires_at;
--- name: document
-SELECT kind, name, body, version, expires_at FROM penstock_document
-WHERE kind = :kind AND name = :name AND expires_at > :now;
--- name: documents
-SELECT kind, name, body, version, expires_at FROM penstock_document
-WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
--- name: document_delete
-DELETE FROM penstock_document WHERE kind = :kind AND name = :name;
--- name: old_documents
-SELECT kind, name FROM penstock_document
-WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
--- name: drop_document
-DELETE FROM penstock_document WHERE kind = :kind AND name = :name AND expires_at <= :now;
-
--- name: act_save
-INSERT INTO penstock_act (at, tenant, subject, verb, target, scope, request_id, detail)
-VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
--- name: acts
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
-WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
--- name: acts_after
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
-WHERE id > :after ORDER BY id LIMIT :limit;
--- name: old_acts
--- Keeps one year.
-SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE id IN (
     SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit);
@@ -653,29 +449,11 @@ SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'penstock_message'),
 SELECT queue_id, key, id, digest, expires_at FROM penstock_dedup
 WHERE (queue_id, key) > (:queue_id, :key) AND expires_at > :now
 ORDER BY queue_id, key LIMIT :limit;
--- name: copy_sizes
-SELECT id, length(body) FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
--- name: copy_messages
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM penstock_message WHERE id BETWEEN :first AND :last ORDER BY id;
--- name: copy_heads
-SELECT id FROM penstock_head WHERE id BETWEEN :first AND :last;
 -- name: copy_ready
 SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
 FROM penstock_message m CROSS JOIN penstock_ready r
     ON r.queue_id = m.queue_id AND r.rank = m.rank AND r.id = m.id
 WHERE m.id BETWEEN :first AND :last;
--- name: copy_ready_scan
-SELECT id, rank, attempts, deliveries, flags FROM penstock_ready WHERE id BETWEEN :first AND :last;
--- name: copy_scheduled
-SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock_scheduled
-WHERE id BETWEEN :first AND :last;
--- name: copy_lease
-SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock_lease
-WHERE id BETWEEN :first AND :last;
--- name: copy_dead
-SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock_dead
-WHERE id BETWEEN :first AND :last;
 -- name: copy_history
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final, traceback
@@ -685,8 +463,6 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
        claimed_at, at, due_at, final, traceback
 FROM penstock_history WHERE id BETWEEN :first AND :last AND final = 1
 ORDER BY 1;
--- name: copy_results
-SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
 -- name: copy_waits
 SELECT count(*) FROM (
     SELECT id, flags FROM penstock_ready
@@ -695,37 +471,8 @@ SELECT count(*) FROM (
     UNION ALL SELECT id, flags FROM penstock_dead
 ) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
     SELECT message_id FROM penstock_signal WHERE consumed = 0);
--- name: copy_wait_sizes
--- The bytes of steps and signals; an edge counts as 50.
-SELECT message_id, sum(length(body)) FROM penstock_step
-WHERE message_id BETWEEN :first AND :last GROUP BY message_id
-UNION ALL
-SELECT message_id, sum(length(body)) FROM penstock_signal
-WHERE message_id BETWEEN :first AND :last GROUP BY message_id
-UNION ALL
-SELECT held_id, count(*) * 50 FROM penstock_edge
-WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
--- name: copy_holds
-SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, place;
--- name: copy_edges
-SELECT held_id, awaited_id, number, state FROM penstock_edge
-WHERE held_id BETWEEN :first AND :last ORDER BY held_id, number, awaited_id;
--- name: copy_steps
-SELECT message_id, name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
-WHERE message_id BETWEEN :first AND :last ORDER BY message_id, position;
--- name: copy_signals
-SELECT id, message_id, name, key, at, consumed, body FROM penstock_signal
-WHERE message_id BETWEEN :first AND :last ORDER BY message_id, id;
--- name: copy_awaited_results
-SELECT r.id, r.expires_at, r.body FROM penstock_result AS r WHERE r.id IN (
-    SELECT e.awaited_id FROM penstock_edge AS e
-    WHERE e.held_id BETWEEN :first AND :last AND NOT EXISTS (
-        SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id));
 -- name: copy_results_stored
 SELECT id FROM penstock_result WHERE id IN (SELECT value FROM json_each(:ids));
--- name: copy_stored
-SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
 -- name: restore_message
 INSERT INTO penstock_message (
     id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
@@ -790,11 +537,6 @@ UPDATE sqlite_sequence SET seq = max(seq, :message) WHERE name = 'penstock_messa
 UPDATE penstock_counter SET value = max(value, CASE name WHEN 'fence' THEN :fence ELSE :pruned END)
 WHERE name IN ('fence', 'pruned');
 
--- name: hold_add
-INSERT INTO penstock_hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
-VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
--- name: edge_add
-INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
 -- name: flag_awaited_ready
 -- One whose rank has changed is found by nudge_missed.
 UPDATE penstock_ready SET flags = flags | {AWAITED}
@@ -810,31 +552,12 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {AWAITED} = 0;
 -- name: flag_awaited_dead
 UPDATE penstock_dead SET flags = flags | {AWAITED}
 WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {AWAITED} = 0;
--- name: holds_after
-SELECT DISTINCT held_id FROM penstock_hold WHERE held_id > :after AND kind = 'after'
-ORDER BY held_id LIMIT :limit;
--- name: nudge_add
-INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
--- name: nudge_awaiting
-INSERT INTO penstock_nudge (held_id, awaited_id)
-SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
 -- name: settle_awaited
 UPDATE penstock_edge SET state = 'completed'
 WHERE awaited_id IN (SELECT value FROM json_each(:ids)) AND state IS NULL
 RETURNING held_id;
 -- name: nudge_settled
 INSERT INTO penstock_nudge (held_id, awaited_id) SELECT value, 0 FROM json_each(:ids);
--- name: drop_holds_of
-DELETE FROM penstock_hold WHERE held_id = :id;
--- name: drop_nudges_of
-DELETE FROM penstock_nudge WHERE held_id = :id;
--- name: nudged
-SELECT held_id FROM penstock_nudge ORDER BY id LIMIT :limit;
--- name: holds_due
-SELECT held_id FROM penstock_hold WHERE due_at <= :now AND due_at < 9007199254740991
-ORDER BY due_at LIMIT :limit;
--- name: next_hold_due
-SELECT due_at FROM penstock_hold WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
 -- name: nudges_of
 SELECT id, held_id, awaited_id FROM penstock_nudge WHERE held_id IN (SELECT value FROM json_each(:ids));
 -- name: holds_of
@@ -845,9 +568,6 @@ SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM pe
 WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {HELD} <> 0;
 -- name: held_among
 SELECT id FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {HELD} <> 0;
--- name: take_held
-DELETE FROM penstock_scheduled WHERE id = :id AND flags & {HELD} <> 0
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: signals_held
 SELECT DISTINCT message_id, name FROM penstock_signal
 WHERE message_id IN (SELECT value FROM json_each(:ids)) AND consumed = 0;
@@ -880,21 +600,6 @@ WHERE h.held_id IN (SELECT value FROM json_each(:ids)) AND h.kind = 'after' AND 
 -- name: edge_counts
 SELECT held_id, number, state, count(*) FROM penstock_edge
 WHERE held_id IN (SELECT value FROM json_each(:ids)) GROUP BY held_id, number, state;
--- name: edges_of
-SELECT held_id, awaited_id, number, state FROM penstock_edge WHERE held_id = :id
-ORDER BY number, awaited_id;
--- name: awaited_results
-SELECT r.id, r.body FROM penstock_edge AS e JOIN penstock_result AS r ON r.id = e.awaited_id
-WHERE e.held_id = :id;
--- name: torn_waits
--- Held messages without a hold, and holds without a held message.
-SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
-            SELECT 1 FROM penstock_hold AS h WHERE h.held_id = s.id)),
-       (SELECT count(*) FROM penstock_hold AS h WHERE NOT EXISTS (
-            SELECT 1 FROM penstock_scheduled AS s WHERE s.id = h.held_id)),
-       (SELECT count(*) FROM penstock_hold);
--- name: drop_hold
-DELETE FROM penstock_hold WHERE held_id = :held_id AND place = :place;
 -- name: drop_holds
 DELETE FROM penstock_hold WHERE held_id IN (SELECT value FROM json_each(:ids));
 -- name: drop_nudges
@@ -905,27 +610,15 @@ SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HEL
 FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: leave_held
 DELETE FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids));
--- name: reschedule_held
-UPDATE penstock_scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
 -- name: heads_among
 SELECT id FROM penstock_head WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: lease_shared
 SELECT flags FROM penstock_lease WHERE id = :id AND fence = :fence;
--- name: flag_steps
-UPDATE penstock_lease SET flags = flags | {STEPS} WHERE id = :id AND fence = :fence;
--- name: step
-SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
-WHERE message_id = :id AND name = :name AND key = :key;
--- name: steps
-SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
-WHERE message_id = :id ORDER BY position;
 -- name: step_save
 INSERT INTO penstock_step (message_id, name, key, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
 ON CONFLICT (message_id, name, key) DO UPDATE SET kind = excluded.kind, done = excluded.done,
     due_at = excluded.due_at, at = excluded.at, fence = excluded.fence, body = excluded.body;
--- name: step_delete
-DELETE FROM penstock_step WHERE message_id = :id AND name = :name AND key = :key;
 -- name: last_redrive
 SELECT position, at FROM penstock_history
 WHERE id = :id AND final = 0 AND verb = 'redrive' ORDER BY position DESC LIMIT 1;
@@ -937,19 +630,10 @@ SELECT (SELECT count(*) FROM penstock_history
 -- name: recent_waits
 SELECT at, claimed_at FROM penstock_history
 WHERE id = :id AND final = 0 AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
--- name: signal_of_key
-SELECT id, body FROM penstock_signal WHERE message_id = :id AND name = :name AND key = :key;
--- name: signal_count
-SELECT count(*) FROM penstock_signal WHERE message_id = :id AND consumed = 0;
 -- name: signal_add
 INSERT INTO penstock_signal (message_id, name, key, at, consumed, body)
 VALUES (:id, :name, :key, :at, 0, :body)
 RETURNING id;
--- name: signals
-SELECT id, message_id, name, key, at, consumed, body FROM penstock_signal
-WHERE message_id = :id ORDER BY id;
--- name: signal_consume
-UPDATE penstock_signal SET consumed = 1 WHERE id = :signal_id AND message_id = :id;
 -- name: prune_step
 DELETE FROM penstock_step WHERE message_id IN (SELECT value FROM json_each(:ids));
 -- name: prune_signal

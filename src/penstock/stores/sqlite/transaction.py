@@ -9,7 +9,7 @@ from penstock.model.message import Moment
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
 from penstock.stores.statements import load
 
-SQL = load("penstock.stores.sqlite", "statements.sql")
+SQL = load("penstock.stores.sqlite")
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
@@ -40,5 +40,5 @@ class SqliteTransaction(SqlTransaction):
     async def lock(self, *what: Lockable) -> None:
         """Does nothing: SQLite has one writer at a time."""
 
-    def listed(self, numbers: Sequence[int]) -> str:
+    def encode_ids(self, numbers: Sequence[int]) -> str:
         return json.dumps(numbers)

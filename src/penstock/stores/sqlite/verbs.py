@@ -256,8 +256,8 @@ async def finalize_completed(tx: SqliteTransaction, flagged: Iterable[tuple[int,
         else:
             await finalize(tx, id, flags, State.COMPLETED)
     if awaited:
-        held = {id for (id,) in await tx.all("settle_awaited", ids=tx.listed(awaited))}
-        await tx.run("nudge_settled", ids=tx.listed(sorted(held)))
+        held = {id for (id,) in await tx.all("settle_awaited", ids=tx.encode_ids(awaited))}
+        await tx.run("nudge_settled", ids=tx.encode_ids(sorted(held)))
 
 
 async def complete_alone(tx: SqliteTransaction, item: Completion) -> Answer:

@@ -68,7 +68,7 @@ for _ = 1, rows do
         else
             call('XADD', history, position .. '-0', 'r', row)
         end
-        tell(id, position)
+        append_story(id, position)
         local state = match(row, '^%a+ (%a+)')
         if FINAL[state] and state ~= 'completed' then call('ZADD', unsuccessful, 0, id) end
     end

@@ -7,7 +7,7 @@ local ROW = '^(%a+) (%a+) %d+ %S+ %S+ %S+ (%S+) (%S+) %x+ %S+ ()'
 
 local function length_of(text) return text and #text or NONE end
 
-local function tell(id, position)
+local function append_story(id, position)
     local before = call('HGET', story, id)
     call('HSET', story, id, before and (before .. ' ' .. position) or position)
 end
@@ -24,7 +24,7 @@ local function record(t, verb, state, also)
     else
         call('XADD', history, position .. '-0', 'r', row)
     end
-    tell(t.id, position)
+    append_story(t.id, position)
     -- Lists the few messages that ended without being completed.
     if FINAL[state] and state ~= 'completed' then call('ZADD', unsuccessful, 0, t.id) end
 end
