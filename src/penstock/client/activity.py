@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from penstock.client.mapping import FenceLedger, make_record
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup, Transport
 from penstock.model.activity import ActivityPage, Trace, TracedMessage
 from penstock.model.message import NEVER, Moment
 from penstock.rules.filter_completion import FilterSuggestion
@@ -18,22 +18,17 @@ from penstock.wire.activity import (
 from penstock.wire.fields import to_datetime, to_optional_moment
 
 
-class RemoteFilters:
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-
+class RemoteFilters(RemoteGroup):
     async def complete(self, text: str, position: int | None = None) -> FilterSuggestion:
         """Completes the word that ends at the position, or at the end of the text."""
         asked = {"text": text, "position": position}
-        found = await self.transport.send(
-            "GET", "/v1/filter/complete", gives=FilterCompletion, query=asked
-        )
+        found = await self.send("GET", "/v1/filter/complete", gives=FilterCompletion, query=asked)
         return FilterSuggestion(found.start, found.items)
 
 
-class RemoteActivity:
+class RemoteActivity(RemoteGroup):
     def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self.ledger = ledger
 
     async def find(
@@ -55,14 +50,14 @@ class RemoteActivity:
             "cursor": cursor,
             "limit": limit,
         }
-        page = await self.transport.send("GET", "/v1/activity", gives=ActivityPageView, query=asked)
+        page = await self.send("GET", "/v1/activity", gives=ActivityPageView, query=asked)
         entries = [make_activity_entry(view) for view in page.entries]
         return ActivityPage(entries, page.cursor, to_optional_moment(page.scanned_to))
 
     async def trace(self, correlation_id: str) -> Trace:
         """Returns the messages of a correlation id as a tree, and everything that happened."""
         path = f"/v1/trace/{quote(correlation_id, safe='')}"
-        found = await self.transport.send("GET", path, gives=TraceView)
+        found = await self.send("GET", path, gives=TraceView)
         return Trace(
             found.correlation_id,
             [self._make_traced(view) for view in found.messages],

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from penstock.broker.search import SearchResult
 from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
-from penstock.client.transport import Transport, make_error
+from penstock.client.transport import RemoteGroup, Transport, make_error
 from penstock.errors import InvalidInput, PenstockError
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
@@ -43,15 +43,15 @@ STATES = {
 }
 
 
-class RemoteAdmin:
+class RemoteAdmin(RemoteGroup):
     def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self.ledger = ledger
         # Signed page cursors of the server, by filter and last id.
         self.cursors: dict[tuple[str | int | None, ...], str] = {}
 
     async def create_scope(self, name: str) -> Scope:
-        made = await self.transport.send("POST", "/v1/scopes", {"name": name}, gives=ScopeState)
+        made = await self.send("POST", "/v1/scopes", {"name": name}, gives=ScopeState)
         return Scope(0, "default", made.name, made.paused)
 
     async def pause_scope(self, name: str, *, paused: bool = True) -> None:
@@ -59,25 +59,13 @@ class RemoteAdmin:
         await self.transport.exchange("POST", f"/v1/scopes/{quote(name, safe='')}/{verb}")
 
     async def create_queue(
-        self,
-        /,
-        name: str,
-        *,
-        preset_name: str = "default",
-        scope: str = "default",
-        **settings: Any,
+        self, /, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue:
         sent = {"name": name, "preset": preset_name, "settings": settings}
         return await self._queue("POST", "/v1/queues", sent, scope)
 
     async def ensure_queue(
-        self,
-        /,
-        name: str,
-        *,
-        preset_name: str = "default",
-        scope: str = "default",
-        **settings: Any,
+        self, /, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue:
         sent = {"preset": preset_name, "settings": settings}
         return await self._queue("PUT", queue_path(name), sent, scope)
@@ -103,8 +91,7 @@ class RemoteAdmin:
         await self.transport.exchange("DELETE", queue_path(name), query=query)
 
     async def _queue(self, method: str, path: str, sent: Any, scope: str) -> Queue:
-        query = {"scope": scope}
-        made = await self.transport.send(method, path, sent, gives=QueueView, query=query)
+        made = await self.send(method, path, sent, gives=QueueView, scope=scope)
         return self._number_queue(made)
 
     def _number_queue(self, told_queue: QueueView) -> Queue:
@@ -113,10 +100,7 @@ class RemoteAdmin:
 
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """Gets a message by id or `queue/name`."""
-        query = {"scope": scope}
-        found = await self.transport.send(
-            "GET", message_path(reference), gives=MessageView, query=query
-        )
+        found = await self.send("GET", message_path(reference), gives=MessageView, scope=scope)
         return self._record(found, scope)
 
     def _record(self, stored: MessageView, scope: str) -> Record:
@@ -133,14 +117,14 @@ class RemoteAdmin:
 
     async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]:
         """Explains why a message does not run or has not finished, the main cause first."""
-        path, query = f"{message_path(reference)}/explain", {"scope": scope}
-        found = await self.transport.send("GET", path, gives=Explanation, query=query)
+        path = f"{message_path(reference)}/explain"
+        found = await self.send("GET", path, gives=Explanation, scope=scope)
         return [Cause(each.code, each.text, each.remedy, each.evidence) for each in found.causes]
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
         """Lists the callbacks of a message, newest first."""
-        path, query = f"{message_path(reference)}/callbacks", {"scope": scope}
-        page = await self.transport.send("GET", path, gives=MessagePage, query=query)
+        path = f"{message_path(reference)}/callbacks"
+        page = await self.send("GET", path, gives=MessagePage, scope=scope)
         return [self._record(each, "default") for each in page.messages]
 
     async def find(
@@ -163,23 +147,18 @@ class RemoteAdmin:
             "scope": scope,
         }
         query = {**filter, "limit": limit, "cursor": self._cursor(filter, before)}
-        page = await self.transport.send("GET", "/v1/messages", gives=MessagePage, query=query)
+        page = await self.send("GET", "/v1/messages", gives=MessagePage, query=query)
         records = [self._record(each, scope) for each in page.messages]
         if page.cursor is not None:
             self._keep(filter, records[-1].message.id, page.cursor)
         return records
 
     async def search(
-        self,
-        filter: str,
-        *,
-        cursor: str | None = None,
-        limit: int = 50,
-        scope: str = "default",
+        self, filter: str, *, cursor: str | None = None, limit: int = 50, scope: str = "default"
     ) -> SearchResult:
         """Finds messages that match a filter such as `state:dead error:timeout`."""
         query = {"filter": filter, "cursor": cursor, "limit": limit, "scope": scope}
-        page = await self.transport.send("GET", "/v1/messages", gives=MessagePage, query=query)
+        page = await self.send("GET", "/v1/messages", gives=MessagePage, query=query)
         records = [self._record(each, scope) for each in page.messages]
         return SearchResult(records, to_optional_moment(page.scanned_to), page.cursor)
 
@@ -201,12 +180,12 @@ class RemoteAdmin:
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> Answer:
-        done = await self.transport.send(
+        done = await self.send(
             "POST",
             f"{message_path(reference)}/cancel",
             {"force": force},
             gives=CancelResponse,
-            query={"scope": scope},
+            scope=scope,
         )
         return Answer(AnswerKind.DONE, done.state, None, done.cancel_requested)
 
@@ -215,12 +194,12 @@ class RemoteAdmin:
     ) -> Published:
         json, base64 = encode_body(body or b"")
         sent = {} if body is None else {"body": json} if base64 is None else {"body_base64": base64}
-        redriven = await self.transport.send(
+        redriven = await self.send(
             "POST",
             f"{message_path(reference)}/redrive",
             sent,
             gives=RedriveResponse,
-            query={"scope": scope},
+            scope=scope,
             again=False,
         )
         return Published(int(redriven.id))
@@ -245,8 +224,8 @@ class RemoteAdmin:
         self, reference: int | str, verb: str, sent: dict[str, Any], scope: str
     ) -> Published:
         path = f"{message_path(reference)}/{verb}"
-        replaced = await self.transport.send(
-            "POST", path, sent, gives=ReplacedMessage, query={"scope": scope}, again=False
+        replaced = await self.send(
+            "POST", path, sent, gives=ReplacedMessage, scope=scope, again=False
         )
         return Published(int(replaced.id))
 
@@ -254,15 +233,11 @@ class RemoteAdmin:
         self, reference: int | str, priority: int, *, scope: str = "default"
     ) -> None:
         path, sent = f"{message_path(reference)}/reprioritise", {"priority": priority}
-        await self.transport.send(
-            "POST", path, sent, gives=ReprioritisedMessage, query={"scope": scope}
-        )
+        await self.send("POST", path, sent, gives=ReprioritisedMessage, scope=scope)
 
     async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
         sent = {"ids": [str(id) for id in ids]}
-        done = await self.transport.send(
-            "POST", "/v1/redrive", sent, gives=RedriveOutcomes, again=False
-        )
+        done = await self.send("POST", "/v1/redrive", sent, gives=RedriveOutcomes, again=False)
         return [
             DONE if item.error is None else make_error(item.error.code, item.error.message)
             for item in done.items
@@ -272,25 +247,20 @@ class RemoteAdmin:
         self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
     ) -> int:
         sent = {"places": places, "limit": limit}
-        path, query = f"{queue_path(name)}/purge", {"scope": scope}
-        return (await self.transport.send("POST", path, sent, gives=Purged, query=query)).purged
+        path = f"{queue_path(name)}/purge"
+        return (await self.send("POST", path, sent, gives=Purged, scope=scope)).purged
 
     async def prune(
-        self,
-        name: str,
-        *,
-        before: Moment | None = None,
-        limit: int = 1_000,
-        scope: str = "default",
+        self, name: str, *, before: Moment | None = None, limit: int = 1_000, scope: str = "default"
     ) -> Pruned:
         sent = Prune(to_optional_datetime(before), limit)
-        path, query = f"{queue_path(name)}/prune", {"scope": scope}
-        done = await self.transport.send("POST", path, sent, gives=PruneResult, query=query)
+        path = f"{queue_path(name)}/prune"
+        done = await self.send("POST", path, sent, gives=PruneResult, scope=scope)
         return Pruned(done.pruned, 0, done.more)
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
-        path, query = f"{message_path(reference)}/purge", {"scope": scope}
-        done = await self.transport.send("POST", path, gives=CancelResponse, query=query)
+        path = f"{message_path(reference)}/purge"
+        done = await self.send("POST", path, gives=CancelResponse, scope=scope)
         return Answer(AnswerKind.DONE, done.state)
 
     async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
@@ -303,8 +273,7 @@ class RemoteAdmin:
             "message": make_publish_request(schedule.draft),
         }
         path = schedule_path(schedule.draft.queue, schedule.name)
-        query = {"scope": scope}
-        saved = await self.transport.send("PUT", path, sent, gives=ScheduleView, query=query)
+        saved = await self.send("PUT", path, sent, gives=ScheduleView, scope=scope)
         return make_schedule(saved, self.ledger.assign_number(scope, saved.queue))
 
     async def schedules(self, *, scope: str = "default") -> list[Schedule]:
@@ -317,8 +286,7 @@ class RemoteAdmin:
         ]
 
     async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
-        query = {"scope": scope}
-        await self.transport.exchange("DELETE", schedule_path(queue, name), query=query)
+        await self.transport.exchange("DELETE", schedule_path(queue, name), scope=scope)
 
 
 def queue_path(name: str) -> str:

@@ -16,7 +16,7 @@ from penstock.artifacts.upload import Content, Upload, check_content
 from penstock.broker.interfaces.broker import Held
 from penstock.client.admin import message_path
 from penstock.client.mapping import FenceLedger
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup, Transport
 from penstock.errors import NotFound
 from penstock.wire.consume import ArtifactsView, ArtifactView
 
@@ -24,11 +24,11 @@ CHUNK_BYTES = 262_144
 PREFIX = "penstock-upload-"
 
 
-class RemoteArtifacts:
+class RemoteArtifacts(RemoteGroup):
     """The verbs of `Artifacts`, of a server."""
 
     def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self.ledger = ledger
 
     async def attach(self, held: Held, name: str, content: Source) -> Artifact:
@@ -71,8 +71,8 @@ class RemoteArtifacts:
         self, reference: int | str, *, scope: str = "default"
     ) -> list[Artifact]:
         """Lists artifacts. There are none until the message completes or fails."""
-        path, query = f"{message_path(reference)}/artifacts", {"scope": scope}
-        view = await self.transport.send("GET", path, gives=ArtifactsView, query=query)
+        path = f"{message_path(reference)}/artifacts"
+        view = await self.send("GET", path, gives=ArtifactsView, scope=scope)
         return [Artifact(each.name, each.size) for each in view.artifacts]
 
     async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.model.broadcast import BroadcastSubscription
 from penstock.model.message import Moment
 from penstock.wire.broadcasts import (
@@ -16,11 +16,8 @@ from penstock.wire.broadcasts import (
 from penstock.wire.fields import to_datetime
 
 
-class RemoteBroadcasts:
+class RemoteBroadcasts(RemoteGroup):
     """Implements `BroadcastsInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def subscribe(
         self,
@@ -36,35 +33,32 @@ class RemoteBroadcasts:
     ) -> BroadcastSubscription:
         begin = to_datetime(start).isoformat() if isinstance(start, int) else start
         sent = NewBroadcastSubscription(filter=filter, ttl=ttl, start=begin, settings=settings)
-        saved = await self.transport.send(
+        saved = await self.send(
             "PUT",
             subscription_path(queue, name),
             sent,
             gives=BroadcastSubscriptionView,
-            query={"scope": scope},
+            scope=scope,
         )
         return make_broadcast_subscription(saved)
 
     async def list_subscriptions(
         self, queue: str, *, scope: str = "default"
     ) -> list[BroadcastSubscription]:
-        found = await self.transport.send(
-            "GET", subscription_path(queue), gives=BroadcastSubscriptions, query={"scope": scope}
+        found = await self.send(
+            "GET", subscription_path(queue), gives=BroadcastSubscriptions, scope=scope
         )
         return [make_broadcast_subscription(each) for each in found.subscriptions]
 
     async def get(self, queue: str, name: str, *, scope: str = "default") -> BroadcastSubscription:
-        found = await self.transport.send(
-            "GET",
-            subscription_path(queue, name),
-            gives=BroadcastSubscriptionView,
-            query={"scope": scope},
+        found = await self.send(
+            "GET", subscription_path(queue, name), gives=BroadcastSubscriptionView, scope=scope
         )
         return make_broadcast_subscription(found)
 
     async def unsubscribe(self, queue: str, name: str, *, scope: str = "default") -> int:
-        done = await self.transport.send(
-            "DELETE", subscription_path(queue, name), gives=Unsubscribed, query={"scope": scope}
+        done = await self.send(
+            "DELETE", subscription_path(queue, name), gives=Unsubscribed, scope=scope
         )
         return done.cancelled
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.model.bulk import BulkAction, BulkVerb
 from penstock.wire.bulk import BulkView, BulkViews, make_bulk_action
 
 
-class RemoteBulk:
+class RemoteBulk(RemoteGroup):
     """Implements `BulkInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def start(
         self,
@@ -40,18 +37,18 @@ class RemoteBulk:
         }
         sent = {field: value for field, value in given.items() if value is not None}
         # A repeated start would begin a second action.
-        started = await self.transport.send(
-            "POST", "/v1/bulk", sent, gives=BulkView, query={"scope": scope}, again=False
+        started = await self.send(
+            "POST", "/v1/bulk", sent, gives=BulkView, scope=scope, again=False
         )
         return make_bulk_action(started, "default")
 
     async def get(self, id: int) -> BulkAction:
-        found = await self.transport.send("GET", f"/v1/bulk/{id}", gives=BulkView)
+        found = await self.send("GET", f"/v1/bulk/{id}", gives=BulkView)
         return make_bulk_action(found, "default")
 
     async def list_actions(self, *, active: bool = False, limit: int = 50) -> list[BulkAction]:
         query = {"active": str(active).lower(), "limit": str(limit)}
-        found = await self.transport.send("GET", "/v1/bulk", gives=BulkViews, query=query)
+        found = await self.send("GET", "/v1/bulk", gives=BulkViews, query=query)
         return [make_bulk_action(each, "default") for each in found.actions]
 
     async def pause(self, id: int) -> BulkAction:
@@ -64,5 +61,5 @@ class RemoteBulk:
         return await self._change(id, "abort")
 
     async def _change(self, id: int, verb: str) -> BulkAction:
-        changed = await self.transport.send("POST", f"/v1/bulk/{id}/{verb}", {}, gives=BulkView)
+        changed = await self.send("POST", f"/v1/bulk/{id}/{verb}", {}, gives=BulkView)
         return make_bulk_action(changed, "default")

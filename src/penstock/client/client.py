@@ -119,7 +119,7 @@ class Client:
             "/v1/publish",
             make_publish_request(draft),
             gives=PublishResult,
-            query={"scope": scope},
+            scope=scope,
             again=draft.dedup is not None,
             retry=None if draft.dedup is None else REMOTE_CALL,
         )
@@ -140,7 +140,7 @@ class Client:
                 "/v1/publish/batch",
                 Many(some, atomic),
                 gives=PublishOutcomes,
-                query={"scope": scope},
+                scope=scope,
                 again=again,
                 retry=REMOTE_CALL if again else None,
             )
@@ -175,7 +175,7 @@ class Client:
             "/v1/claim",
             asked,
             gives=wire.Deliveries,
-            query={"scope": scope},
+            scope=scope,
             wait=min(wait, MAX_WAIT_S),
         )
         number = self.ledger.assign_number
@@ -186,11 +186,7 @@ class Client:
 
     async def seen(self, queue: str, key: str, *, scope: str = "default") -> int | None:
         found = await self.transport.send(
-            "POST",
-            "/v1/seen",
-            wire.SeenRequest(queue, key),
-            gives=wire.SeenAnswer,
-            query={"scope": scope},
+            "POST", "/v1/seen", wire.SeenRequest(queue, key), gives=wire.SeenAnswer, scope=scope
         )
         return None if found.id is None else int(found.id)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.wire.human import (
     HumanPatternList,
     HumanPatternView,
@@ -16,11 +16,8 @@ from penstock.wire.human import (
 from penstock.wire.human_webhooks import HumanWebhookList, HumanWebhookView
 
 
-class RemoteInbox:
+class RemoteInbox(RemoteGroup):
     """Human steps over HTTP, with the rights of the caller's key."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def request(
         self,
@@ -38,9 +35,7 @@ class RemoteInbox:
             "parameters": parameters or {},
             "correlation_id": correlation_id,
         }
-        made = await self.transport.send(
-            "POST", "/v1/inbox", sent, gives=NewHumanStepResponse, query={"scope": scope}
-        )
+        made = await self.send("POST", "/v1/inbox", sent, gives=NewHumanStepResponse, scope=scope)
         return int(made.id)
 
     async def list_steps(
@@ -79,56 +74,43 @@ class RemoteInbox:
         return await self._send("POST", id, "/comment", {"text": text}, scope)
 
     async def count(self, *, scope: str = "default") -> StatisticsView:
-        return await self.transport.send(
-            "GET", "/v1/inbox/statistics", gives=StatisticsView, query={"scope": scope}
-        )
+        return await self.send("GET", "/v1/inbox/statistics", gives=StatisticsView, scope=scope)
 
     async def save_pattern(
-        self,
-        name: str,
-        spec: Mapping[str, Any],
-        *,
-        description: str = "",
-        scope: str = "default",
+        self, name: str, spec: Mapping[str, Any], *, description: str = "", scope: str = "default"
     ) -> HumanPatternView:
-        return await self.transport.send(
+        return await self.send(
             "PUT",
             f"/v1/human-patterns/{name}",
             {"spec": spec, "description": description},
             gives=HumanPatternView,
-            query={"scope": scope},
+            scope=scope,
         )
 
     async def list_patterns(self, *, scope: str = "default") -> list[HumanPatternView]:
-        found = await self.transport.send(
-            "GET", "/v1/human-patterns", gives=HumanPatternList, query={"scope": scope}
-        )
+        found = await self.send("GET", "/v1/human-patterns", gives=HumanPatternList, scope=scope)
         return found.patterns
 
     async def delete_pattern(self, name: str, *, scope: str = "default") -> None:
-        query = {"scope": scope}
-        await self.transport.exchange("DELETE", f"/v1/human-patterns/{name}", query=query)
+        await self.transport.exchange("DELETE", f"/v1/human-patterns/{name}", scope=scope)
 
     async def add_webhook(
         self, name: str, url: str, *, links: bool = False, scope: str = "default"
     ) -> HumanWebhookView:
         """Sends notifications about steps that open from now on."""
         sent = {"name": name, "url": url, "links": links}
-        return await self.transport.send(
-            "POST", "/v1/human-webhooks", sent, gives=HumanWebhookView, query={"scope": scope}
+        return await self.send(
+            "POST", "/v1/human-webhooks", sent, gives=HumanWebhookView, scope=scope
         )
 
     async def list_webhooks(self, *, scope: str = "default") -> list[HumanWebhookView]:
-        found = await self.transport.send(
-            "GET", "/v1/human-webhooks", gives=HumanWebhookList, query={"scope": scope}
-        )
+        found = await self.send("GET", "/v1/human-webhooks", gives=HumanWebhookList, scope=scope)
         return found.webhooks
 
     async def delete_webhook(self, name: str, *, scope: str = "default") -> None:
-        query = {"scope": scope}
-        await self.transport.exchange("DELETE", f"/v1/human-webhooks/{name}", query=query)
+        await self.transport.exchange("DELETE", f"/v1/human-webhooks/{name}", scope=scope)
 
     async def _send(self, method: str, id: int, verb: str, sent: Any, scope: str) -> HumanStepView:
-        return await self.transport.send(
-            method, f"/v1/inbox/{id}{verb}", sent, gives=HumanStepView, query={"scope": scope}
+        return await self.send(
+            method, f"/v1/inbox/{id}{verb}", sent, gives=HumanStepView, scope=scope
         )

@@ -4,6 +4,7 @@ from penstock.model.fields import copy_message_fields
 from penstock.model.message import Flag, HistoryRow, Leased, Meta, Record, State, StoredMessage
 from penstock.model.queue import Queue, Schedule, Scope
 from penstock.model.store_types import Answer, AnswerKind, Published, WorkerInfo
+from penstock.model.structs import copy_fields
 from penstock.wire.consume import Delivery, SettleOutcome
 from penstock.wire.fields import decode_body, to_moment, to_optional_moment
 from penstock.wire.publish import PublishOutcome, make_draft
@@ -89,21 +90,14 @@ def make_record(view: MessageView, queue_id: int) -> Record:
         meta=make_meta(view),
     )
     timeline = [make_history_row(step, id, queue_id, n) for n, step in enumerate(view.timeline, 1)]
-    return Record(
+    return copy_fields(
+        Record,
+        view,
         message=message,
-        state=view.state,
-        attempts=view.attempts,
-        deliveries=view.deliveries,
-        reason=view.reason,
-        error=view.error,
         run_at=to_optional_moment(view.run_at),
         expires_at=to_optional_moment(view.expires_at),
         due_at=to_optional_moment(view.due_at),
         lease_until=to_optional_moment(view.lease_until),
-        consumer=view.consumer,
-        cancel_requested=view.cancel_requested,
-        percent=view.percent,
-        note=view.note,
         timeline=tuple(timeline),
         claimed_at=to_optional_moment(view.claimed_at),
         begun_at=to_optional_moment(view.begun_at),
@@ -113,23 +107,17 @@ def make_record(view: MessageView, queue_id: int) -> Record:
 
 def make_history_row(step: TimelineEntry, id: int, queue_id: int, position: int) -> HistoryRow:
     """`position` is the index in the timeline, because the wire lacks the store's position."""
-    return HistoryRow(
+    return copy_fields(
+        HistoryRow,
+        step,
         position=position,
         id=id,
         queue_id=queue_id,
-        verb=step.verb,
-        state=step.state,
-        reason=step.reason,
-        error=step.error,
-        attempts=step.attempts,
-        deliveries=step.deliveries,
-        consumer=step.consumer,
         fence=None,
         claimed_at=to_optional_moment(step.claimed_at),
         at=to_moment(step.at),
         due_at=to_optional_moment(step.due_at),
         final=step.state.final,
-        traceback=step.traceback,
     )
 
 
@@ -139,30 +127,23 @@ def make_queue(view: QueueView, number: int) -> Queue:
 
 
 def make_schedule(view: ScheduleView, queue_id: int) -> Schedule:
-    return Schedule(
-        name=view.name,
-        cron=view.cron,
+    return copy_fields(
+        Schedule,
+        view,
         draft=make_draft(view.message),
-        timezone=view.timezone,
-        missed=view.missed,
-        paused=view.paused,
         queue_id=queue_id,
         next_at=to_optional_moment(view.next_at) or 0,
         last_at=to_optional_moment(view.last_at),
-        declared_in=view.declared_in,
     )
 
 
 def make_worker_info(view: WorkerView) -> WorkerInfo:
-    return WorkerInfo(
-        id=view.id,
-        host=view.host,
-        pid=view.pid,
+    return copy_fields(
+        WorkerInfo,
+        view,
         queues=tuple(view.queues),
         started_at=to_moment(view.started_at),
         seen_at=to_moment(view.seen_at),
         stopping=view.state == "stopping",
         types={queue: tuple(types) for queue, types in view.types.items()},
-        slots=view.slots,
-        version=view.version,
     )

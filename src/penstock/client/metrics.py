@@ -5,11 +5,12 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.broker.anomalies import AnomalyQuery
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.model.alerts import Alert, AlertState, AlertStatus, PendingNotice
 from penstock.model.anomalies import AnomalyReport
 from penstock.model.message import Moment
 from penstock.model.metrics import ConsumerMetrics, QueueMetrics
+from penstock.model.structs import copy_fields
 from penstock.wire.fields import to_datetime, to_moment, to_optional_moment
 from penstock.wire.metrics import (
     AlertsView,
@@ -21,10 +22,7 @@ from penstock.wire.metrics import (
 )
 
 
-class RemoteMetrics:
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-
+class RemoteMetrics(RemoteGroup):
     async def queue(
         self,
         name: str,
@@ -36,7 +34,7 @@ class RemoteMetrics:
         scope: str = "default",
     ) -> QueueMetrics:
         query = {"type": type, "step": f"{step:g}", "scope": scope}
-        view = await self.transport.send(
+        view = await self.send(
             "GET",
             f"/v1/metrics/queues/{quote(name, safe='')}",
             gives=QueueMetricsView,
@@ -53,7 +51,7 @@ class RemoteMetrics:
         scope: str = "default",
     ) -> ConsumerMetrics:
         query = {"queue": queue, "scope": scope} | make_times(since, until)
-        view = await self.transport.send(
+        view = await self.send(
             "GET", "/v1/metrics/consumers", gives=ConsumerMetricsView, query=query
         )
         return read_view(view, ConsumerMetrics)
@@ -66,10 +64,7 @@ def make_times(since: Moment | None, until: Moment | None) -> dict[str, Any]:
     }
 
 
-class RemoteAnomalies:
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-
+class RemoteAnomalies(RemoteGroup):
     async def list(
         self, query: AnomalyQuery | None = None, *, scope: str = "default"
     ) -> AnomalyReport:
@@ -82,7 +77,7 @@ class RemoteAnomalies:
             "limit": asked.limit,
             "scope": scope,
         }
-        view = await self.transport.send(
+        view = await self.send(
             "GET",
             "/v1/anomalies",
             gives=AnomaliesView,
@@ -91,10 +86,7 @@ class RemoteAnomalies:
         return read_view(view, AnomalyReport)
 
 
-class RemoteAlerts:
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-
+class RemoteAlerts(RemoteGroup):
     async def add(
         self,
         name: str,
@@ -116,28 +108,22 @@ class RemoteAlerts:
             "min_duration": min_duration,
             "cooldown": cooldown,
         }
-        view = await self.transport.send(
-            "POST", "/v1/alerts", sent, gives=AlertView, query={"scope": scope}
-        )
+        view = await self.send("POST", "/v1/alerts", sent, gives=AlertView, scope=scope)
         return make_alert_status(view).alert
 
     async def list(self, *, scope: str = "default") -> list[AlertStatus]:
-        view = await self.transport.send(
-            "GET", "/v1/alerts", gives=AlertsView, query={"scope": scope}
-        )
+        view = await self.send("GET", "/v1/alerts", gives=AlertsView, scope=scope)
         return [make_alert_status(each) for each in view.alerts]
 
     async def get(self, name: str, *, scope: str = "default") -> AlertStatus:
-        path, query = alert_path(name), {"scope": scope}
-        return make_alert_status(
-            await self.transport.send("GET", path, gives=AlertView, query=query)
-        )
+        path = alert_path(name)
+        return make_alert_status(await self.send("GET", path, gives=AlertView, scope=scope))
 
     async def delete(self, name: str, *, scope: str = "default") -> None:
-        await self.transport.exchange("DELETE", alert_path(name), query={"scope": scope})
+        await self.transport.exchange("DELETE", alert_path(name), scope=scope)
 
     async def test(self, name: str, *, scope: str = "default") -> None:
-        await self.transport.exchange("POST", f"{alert_path(name)}/test", query={"scope": scope})
+        await self.transport.exchange("POST", f"{alert_path(name)}/test", scope=scope)
 
 
 def alert_path(name: str) -> str:
@@ -146,18 +132,7 @@ def alert_path(name: str) -> str:
 
 def make_alert_status(view: AlertView) -> AlertStatus:
     """The bodies of notices stay with the server."""
-    alert = Alert(
-        name=view.name,
-        tenant="default",
-        scope=view.scope,
-        url=view.url,
-        kinds=view.kinds,
-        severities=view.severities,
-        queues=view.queues,
-        min_duration=view.min_duration,
-        cooldown=view.cooldown,
-        created_at=to_moment(view.created_at),
-    )
+    alert = copy_fields(Alert, view, tenant="default", created_at=to_moment(view.created_at))
     pending = None
     if view.due_at is not None:
         due_at = to_moment(view.due_at)

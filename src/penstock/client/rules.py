@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.model.routing import Rule, RuleCoverage, RuleTest, StoredRule
 from penstock.rules.rule_checks import parse_rule
 from penstock.wire.rules import (
@@ -17,11 +17,8 @@ from penstock.wire.rules import (
 )
 
 
-class RemoteRules:
+class RemoteRules(RemoteGroup):
     """Implements `RulesInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def save(self, given: Rule | Mapping[str, Any]) -> StoredRule:
         rule = parse_rule(given)
@@ -35,9 +32,7 @@ class RemoteRules:
         return await self._rule("GET", rule_path(name), scope)
 
     async def versions(self, name: str, *, scope: str = "default") -> list[StoredRule]:
-        found = await self.transport.send(
-            "GET", f"{rule_path(name)}/versions", gives=RuleViews, query={"scope": scope}
-        )
+        found = await self.send("GET", f"{rule_path(name)}/versions", gives=RuleViews, scope=scope)
         return [make_stored_rule(each) for each in found.rules]
 
     async def enable(
@@ -47,26 +42,20 @@ class RemoteRules:
         return await self._rule("POST", f"{rule_path(name)}/{verb}", scope)
 
     async def delete(self, name: str, *, scope: str = "default") -> None:
-        await self.transport.exchange("DELETE", rule_path(name), query={"scope": scope})
+        await self.transport.exchange("DELETE", rule_path(name), scope=scope)
 
     async def test(self, given: Rule | Mapping[str, Any], *, last: int = 1_000) -> RuleTest:
         rule = parse_rule(given)
         sent = RuleTrial(rule=make_new_rule(rule), name=rule.name, last=last)
-        query = {"scope": rule.scope}
-        return await self.transport.send(
-            "POST", "/v1/rules/test", sent, gives=RuleTest, query=query
-        )
+        return await self.send("POST", "/v1/rules/test", sent, gives=RuleTest, scope=rule.scope)
 
     async def coverage(self, *, last: int = 1_000, scope: str = "default") -> list[RuleCoverage]:
         query = {"scope": scope, "last": last}
-        found = await self.transport.send(
-            "GET", "/v1/rules/coverage", gives=RuleCoverages, query=query
-        )
+        found = await self.send("GET", "/v1/rules/coverage", gives=RuleCoverages, query=query)
         return found.rules
 
     async def _rule(self, method: str, path: str, scope: str, sent: object = None) -> StoredRule:
-        query = {"scope": scope}
-        found = await self.transport.send(method, path, sent, gives=RuleView, query=query)
+        found = await self.send(method, path, sent, gives=RuleView, scope=scope)
         return make_stored_rule(found)
 
 

@@ -6,8 +6,9 @@ from urllib.parse import quote
 from msgspec import Raw
 
 from penstock.broker.schemas.registry import SchemaReport, read_schema_text
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.model.schemas import Binding, Compatibility, Schema
+from penstock.model.structs import copy_fields
 from penstock.wire.fields import to_moment
 from penstock.wire.schemas import (
     BindingView,
@@ -21,11 +22,8 @@ from penstock.wire.schemas import (
 )
 
 
-class RemoteSchemas:
+class RemoteSchemas(RemoteGroup):
     """Implements `SchemasInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def add(
         self,
@@ -36,9 +34,7 @@ class RemoteSchemas:
         scope: str = "default",
     ) -> Schema:
         sent = make_new_schema(schema, compatibility)
-        added = await self.transport.send(
-            "POST", schema_path(name), sent, gives=SchemaView, query={"scope": scope}
-        )
+        added = await self.send("POST", schema_path(name), sent, gives=SchemaView, scope=scope)
         return make_schema(added)
 
     async def check(
@@ -50,9 +46,9 @@ class RemoteSchemas:
         scope: str = "default",
     ) -> SchemaReport:
         sent = make_new_schema(schema, compatibility)
-        report = await self.transport.send(
+        report = await self.send(
             "POST", f"{schema_path(name)}/check", sent, gives=SchemaReportView,
-            query={"scope": scope},
+            scope=scope,
         )  # fmt: skip
         return SchemaReport(
             name=report.name, version=report.version, compatibility=report.compatibility,
@@ -66,11 +62,11 @@ class RemoteSchemas:
 
     async def get(self, name: str, version: int | None = None, *, scope: str = "default") -> Schema:
         query = {"scope": scope} | ({} if version is None else {"version": str(version)})
-        found = await self.transport.send("GET", schema_path(name), gives=SchemaView, query=query)
+        found = await self.send("GET", schema_path(name), gives=SchemaView, query=query)
         return make_schema(found)
 
     async def delete(self, name: str, *, scope: str = "default") -> None:
-        await self.transport.exchange("DELETE", schema_path(name), query={"scope": scope})
+        await self.transport.exchange("DELETE", schema_path(name), scope=scope)
 
     async def bind(
         self,
@@ -81,9 +77,9 @@ class RemoteSchemas:
         follow: bool = False,
         scope: str = "default",
     ) -> Binding:
-        bound = await self.transport.send(
+        bound = await self.send(
             "PUT", binding_path(queue), NewBinding(schema, type, follow), gives=BindingView,
-            query={"scope": scope},
+            scope=scope,
         )  # fmt: skip
         return make_binding(bound)
 
@@ -101,7 +97,7 @@ class RemoteSchemas:
     async def draft(
         self, queue: str, *, type: str = "*", scope: str = "default"
     ) -> tuple[dict[str, Any], int]:
-        drafted = await self.transport.send(
+        drafted = await self.send(
             "GET", f"{binding_path(queue)}/draft", gives=SchemaDraft,
             query={"scope": scope, "type": type},
         )  # fmt: skip
@@ -121,14 +117,8 @@ def make_new_schema(schema: Any, compatibility: Compatibility | None) -> NewSche
 
 
 def make_schema(view: SchemaView) -> Schema:
-    return Schema(
-        scope=view.scope, name=view.name, version=view.version, schema=view.schema,
-        compatibility=view.compatibility, created_at=to_moment(view.created_at),
-    )  # fmt: skip
+    return copy_fields(Schema, view, created_at=to_moment(view.created_at))
 
 
 def make_binding(view: BindingView) -> Binding:
-    return Binding(
-        scope=view.scope, queue=view.queue, type=view.type, schema=view.schema,
-        version=view.version, follow=view.follow,
-    )  # fmt: skip
+    return copy_fields(Binding, view)

@@ -3,15 +3,12 @@
 from urllib.parse import quote
 
 from penstock.broker.scopes import ScopeDetails
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.wire.queues import DescribeScope, Scopes, ScopeState
 
 
-class RemoteScopes:
+class RemoteScopes(RemoteGroup):
     """Implements `ScopesInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def ensure(
         self, name: str, *, display_name: str | None = None, description: str | None = None
@@ -34,9 +31,7 @@ class RemoteScopes:
     async def _send(
         self, method: str, path: str, body: DescribeScope | None = None
     ) -> ScopeDetails:
-        made = await self.transport.send(
-            method, f"/v1/scopes/{quote(path)}", body, gives=ScopeState
-        )
+        made = await self.send(method, f"/v1/scopes/{quote(path)}", body, gives=ScopeState)
         return make_scope_details(made)
 
 

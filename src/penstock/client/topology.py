@@ -5,15 +5,12 @@ from typing import Any
 
 from penstock.broker.topology.apply import Source
 from penstock.broker.topology.plan import FieldChange, TopologyPlan, TopologyStep
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.wire.topology import TopologyDocument, TopologyPlanView, TopologyRequest
 
 
-class RemoteTopology:
+class RemoteTopology(RemoteGroup):
     """Implements `TopologyInterface` by HTTP calls."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def plan(
         self, source: Source, *, prune: bool = False, adopt: bool = False
@@ -30,13 +27,11 @@ class RemoteTopology:
     async def export(self, name: str | None = None) -> dict[str, Any]:
         """Returns everything as a topology, or what the topology of that name owns."""
         query = {} if name is None else {"name": name}
-        found = await self.transport.send(
-            "GET", "/v1/topology", gives=TopologyDocument, query=query
-        )
+        found = await self.send("GET", "/v1/topology", gives=TopologyDocument, query=query)
         return found.topology
 
     async def _send(self, source: Source, **query: bool) -> TopologyPlan:
-        plan = await self.transport.send(
+        plan = await self.send(
             "PUT", "/v1/topology", make_request(source), gives=TopologyPlanView, query=query
         )
         steps = tuple(

@@ -84,6 +84,7 @@ class Transport:
         body: Any = None,
         *,
         gives: type[T],
+        scope: str | None = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
         again: bool = True,
@@ -91,7 +92,7 @@ class Transport:
     ) -> T:
         """Returns the decoded response. `again` says that a lost response leaves no doubt."""
         _, answer = await self.exchange(
-            method, path, body, query=query, wait=wait, again=again, retry=retry
+            method, path, body, scope=scope, query=query, wait=wait, again=again, retry=retry
         )
         return msgspec.json.decode(answer, type=gives)
 
@@ -101,6 +102,7 @@ class Transport:
         path: str,
         body: Any = None,
         *,
+        scope: str | None = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
         again: bool = True,
@@ -109,6 +111,7 @@ class Transport:
         """Returns the status and body. Raises on an error response. Repeats the call by `retry`,
         and reads by REMOTE_CALL."""
         sent = None if body is None else encode(body)
+        query = {"scope": scope, **(query or {})}
         timeout = aiohttp.ClientTimeout(total=wait + self.timeout)
         policy = REMOTE_CALL if retry is None and method in SAFE_METHODS else retry
         retries: Retries | None = None
@@ -137,12 +140,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self,
-        method: str,
-        path: str,
-        data: Any = None,
-        *,
-        query: Mapping[str, Any] | None = None,
+        self, method: str, path: str, data: Any = None, *, query: Mapping[str, Any] | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Streams bodies of any length in both directions, with an idle timeout only."""
         timeout = aiohttp.ClientTimeout(None, sock_connect=self.timeout, sock_read=self.timeout)
@@ -187,6 +185,14 @@ class Transport:
         if self.session is not None:
             await self.session.close()
             self.session = None
+
+
+class RemoteGroup:
+    """A group of operations over HTTP."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.send = transport.send
 
 
 def format_query_value(value: Any) -> str:

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from penstock.client.mapping import KINDS, FenceLedger
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup, Transport
 from penstock.errors import AlreadySettled, Busy, InvalidInput, LockLost
 from penstock.model.message import Draft, Leased, Moment, State
 from penstock.model.store_types import Answer, AnswerKind, Lock, Published
@@ -40,16 +40,16 @@ from penstock.wire.waiting import NewSignal, SignalView, StepViews, read_step
 NO_TRANSACTION = "steps in your own transaction are not available over HTTP"
 
 
-class RemoteWaits:
+class RemoteWaits(RemoteGroup):
     """Implements `WaitsInterface` by HTTP calls, with the lock tokens of claimed messages."""
 
     def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self.tokens = ledger.tokens
 
     async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog:
-        found = await self.transport.send(
-            "GET", f"{message_path(reference)}/steps", gives=StepViews, query={"scope": scope}
+        found = await self.send(
+            "GET", f"{message_path(reference)}/steps", gives=StepViews, scope=scope
         )
         steps = [read_step(view, place) for place, view in enumerate(found.steps, 1)]
         return StepLog(steps, 0)
@@ -64,12 +64,12 @@ class RemoteWaits:
         scope: str = "default",
     ) -> SignalAnswer:
         value, base64 = encode_body(body)
-        stored = await self.transport.send(
+        stored = await self.send(
             "POST",
             f"{message_path(reference)}/signals/{quote(name, safe='')}",
             NewSignal(value, base64, key),
             gives=SignalView,
-            query={"scope": scope},
+            scope=scope,
         )
         return SignalAnswer(int(stored.id), stored.duplicate, None, stored.state)
 
@@ -78,12 +78,12 @@ class RemoteWaits:
     ) -> tuple[Published, list[StepRecord]]:
         forgotten = (await self.steps(reference, scope=scope)).steps
         first = next((each.position for each in forgotten if each.name == step), len(forgotten) + 1)
-        answered = await self.transport.send(
+        answered = await self.send(
             "POST",
             f"{message_path(reference)}/redrive",
             {"from_step": step},
             gives=RedriveResponse,
-            query={"scope": scope},
+            scope=scope,
         )
         return Published(int(answered.id)), [each for each in forgotten if each.position >= first]
 
@@ -111,7 +111,7 @@ class RemoteWaits:
 
     async def _read(self, held: Lock | Leased, what: RunFacts) -> RunView:
         sent = ReadRunRequest(self._find_token(held), [what])
-        return await self.transport.send("POST", "/v1/run", sent, gives=RunView)
+        return await self.send("POST", "/v1/run", sent, gives=RunView)
 
     async def save_step(
         self,
@@ -128,8 +128,8 @@ class RemoteWaits:
             message=None if draft is None else make_publish_request(draft),
             consumes=None if consumes is None else str(consumes),
         )
-        stored = await self.transport.send(
-            "POST", "/v1/step", sent, gives=RunStep, query={"scope": scope}, retry=REMOTE_SETTLE
+        stored = await self.send(
+            "POST", "/v1/step", sent, gives=RunStep, scope=scope, retry=REMOTE_SETTLE
         )
         return read_run_step(stored)
 
@@ -147,9 +147,7 @@ class RemoteWaits:
         """Repeated after a lost response, the wait is found to be settled already."""
         sent = make_wait_request(self._find_token(held), plan)
         try:
-            answered = await self.transport.send(
-                "POST", "/v1/wait", sent, gives=Settled, query={"scope": scope}
-            )
+            answered = await self.send("POST", "/v1/wait", sent, gives=Settled, scope=scope)
         except (AlreadySettled, LockLost, Busy) as error:
             answer = Answer(KINDS[error.code])
         else:
@@ -161,7 +159,7 @@ class RemoteWaits:
 
     async def make_token(self, held: Lock | Leased, name: str, expires_at: Moment) -> str:
         sent = CallbackRequest(self._find_token(held), name, to_datetime(expires_at))
-        made = await self.transport.send("POST", "/v1/run/callback", sent, gives=CallbackTokenView)
+        made = await self.send("POST", "/v1/run/callback", sent, gives=CallbackTokenView)
         return made.token
 
     def _find_token(self, held: Lock | Leased) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.client.transport import Transport
+from penstock.client.transport import RemoteGroup
 from penstock.errors import InvalidInput
 from penstock.model.workflow import (
     NodeDraft,
@@ -25,11 +25,8 @@ from penstock.wire.workflows import (
 NO_TRANSACTION = "a workflow cannot join your transaction over HTTP"
 
 
-class RemoteWorkflows:
+class RemoteWorkflows(RemoteGroup):
     """Starts and manages workflows over HTTP."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
 
     async def start(
         self,
@@ -46,13 +43,8 @@ class RemoteWorkflows:
             key=key,
             correlation_id=correlation_id,
         )
-        started = await self.transport.send(
-            "POST",
-            "/v1/workflows",
-            sent,
-            gives=WorkflowStarted,
-            query={"scope": scope},
-            again=key is not None,
+        started = await self.send(
+            "POST", "/v1/workflows", sent, gives=WorkflowStarted, scope=scope, again=key is not None
         )
         return WorkflowStart(started.id, tuple(map(int, started.messages)), started.duplicate)
 
@@ -82,8 +74,8 @@ class RemoteWorkflows:
         return [each async for page in pages for each in page.workflows]
 
     async def get(self, id: str, *, scope: str = "default") -> WorkflowView:
-        path, query = f"/v1/workflows/{id}", {"scope": scope}
-        found = await self.transport.send("GET", path, gives=WorkflowDetail, query=query)
+        path = f"/v1/workflows/{id}"
+        found = await self.send("GET", path, gives=WorkflowDetail, scope=scope)
         return read_workflow(found, scope)
 
     async def cancel(self, id: str, *, scope: str = "default") -> int:
@@ -93,6 +85,6 @@ class RemoteWorkflows:
         return await self._change(id, "redrive", scope)
 
     async def _change(self, id: str, verb: str, scope: str) -> int:
-        path, query = f"/v1/workflows/{id}/{verb}", {"scope": scope}
-        changed = await self.transport.send("POST", path, gives=WorkflowChanged, query=query)
+        path = f"/v1/workflows/{id}/{verb}"
+        changed = await self.send("POST", path, gives=WorkflowChanged, scope=scope)
         return changed.messages
