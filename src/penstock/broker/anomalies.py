@@ -25,6 +25,7 @@ from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import HOUR_S
 from penstock.model.queue import Queue
+from penstock.model.structs import copy_fields
 from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.anomalies import (
     RESOLVE_AFTER_S,
@@ -133,10 +134,10 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
     # Anomalies of the whole store have no queue, and are seen by its owner.
     scope = ("" if row.queue_id == 0 else "default") if queue is None else queue.scope.name
     tenant = ("" if row.queue_id == 0 else "default") if queue is None else queue.scope.tenant
-    return Anomaly(
+    return copy_fields(
+        Anomaly,
+        row,
         id=row.id,
-        kind=row.kind,
-        severity=row.severity,
         state="open" if is_open else "resolved",
         text=format_anomaly(asdict(row)),
         tenant=tenant,
@@ -144,16 +145,9 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
         queue="" if queue is None else queue.name,
         type=row.type or None,
         consumer=row.consumer or None,
-        count=row.count,
-        value=row.value,
-        threshold=row.threshold,
-        message_id=row.message_id,
         hour=row.hour * MICROS_PER_SECOND,
-        first_at=row.first_at,
-        last_at=row.last_at,
         resolved_at=None if is_open else resolved_at,
         muted=queue is not None and row.kind in queue.settings.anomalies.mute,
-        note=row.note,
         subject="|".join(map(str, row.subject)),
     )
 

@@ -12,7 +12,7 @@ from penstock.http.handlers.artifacts import artifacts
 from penstock.http.handlers.broadcasts import broadcasts
 from penstock.http.handlers.bulk import bulk
 from penstock.http.handlers.bulk_actions import bulk_actions
-from penstock.http.handlers.dashboard import dashboard
+from penstock.http.handlers.dashboard import dashboard, views
 from penstock.http.handlers.events import events
 from penstock.http.handlers.human_links import human_links
 from penstock.http.handlers.human_webhooks import human_webhooks
@@ -26,7 +26,6 @@ from penstock.http.handlers.schemas import schemas
 from penstock.http.handlers.system import system
 from penstock.http.handlers.topology import topology
 from penstock.http.handlers.verbs import verbs
-from penstock.http.handlers.views import views
 from penstock.http.handlers.waiting import waiting
 from penstock.http.handlers.webhooks import callbacks, subscriptions
 from penstock.http.handlers.workflows import workflows

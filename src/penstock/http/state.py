@@ -258,7 +258,7 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     # A directory or a bucket; None is beside the store.
     artifacts: str | None = None
     max_artifact: int = MAX_FILE_BYTES
-    # Where the pipeline writes that people start on a page; None lets them start none.
+    # The lake of the pipeline that people start on a page. None disables that.
     lake: str | None = None
     # None asks for no credentials, and serves this machine only.
     trusted_issuers: TrustedIssuers | None = None

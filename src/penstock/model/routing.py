@@ -101,7 +101,7 @@ class StoredRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 1
     author: str = ""
     saved_at: Moment = 0
-    # When it was first enabled: earlier ends are not its concern.
+    # When it was first enabled. Earlier ends are ignored.
     since: Moment = 0
     # The reason if the rule was suspended automatically.
     suspended: str = ""

@@ -16,7 +16,7 @@ from penstock.rules.metrics import FAILED, WAITING, Timing
 
 SECOND = 1_000_000
 # Deleted or moved messages of a queue in an hour.
-BULK_LEAST = 10
+MIN_BULK_MESSAGES = 10
 # An anomaly is resolved when nothing of its kind has happened for this long, in seconds.
 RESOLVE_AFTER_S = 600
 # Kinds that need a number of cases in an hour, which is their threshold.
@@ -92,9 +92,9 @@ def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
     if row.verb is Verb.PARK:
         yield Judgement("unknown_task", None, None)
     if row.state is State.CANCELLED and row.reason == "purged":
-        yield Judgement("bulk_delete", None, BULK_LEAST)
+        yield Judgement("bulk_delete", None, MIN_BULK_MESSAGES)
     if row.state is State.CANCELLED and row.reason == "moved":
-        yield Judgement("bulk_move", None, BULK_LEAST)
+        yield Judgement("bulk_move", None, MIN_BULK_MESSAGES)
     if row.verb in FAILED and row.error is not None:
         yield from judge_failure(timing, rules)
 

@@ -26,25 +26,14 @@ from penstock.model.fields import (
     MIN_DURATION_S,
     Field,
 )
-from penstock.model.message import (
-    PLAIN,
-    Dedup,
-    Draft,
-    Flag,
-    Meta,
-)
+from penstock.model.message import PLAIN, Dedup, Draft, Flag, Meta
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import SHELL_TYPE, QueueSettings
 from penstock.model.store_types import Dedupe, Entry
 from penstock.model.uniform_batch import UniformBatch
 from penstock.rules.callbacks import check_url
 from penstock.rules.lifecycle import clamp_priority, compute_rank
-from penstock.rules.validation import (
-    check_moment,
-    check_number,
-    check_text,
-    clip,
-)
+from penstock.rules.validation import check_moment, check_number, check_text, clip
 
 # The settings of the queue bound the body and the priority; the queue is looked up by name.
 BOUND_BY_QUEUE = {"queue", "body", "priority"}

@@ -9,15 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.errors import Conflict, Forbidden
-from penstock.model.human import (
-    TIMEOUT_DECIDER,
-    Approval,
-    Comment,
-    Decision,
-    HumanSpec,
-    InboxState,
-)
+from penstock.model.human import TIMEOUT_DECIDER, Approval, Comment, Decision, HumanSpec, InboxState
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, State
+from penstock.model.structs import copy_fields
 from penstock.rules.human_spec import check_inputs, compute_digest
 from penstock.rules.validation import check_text
 
@@ -149,15 +143,7 @@ def name_voter(approval: Approval) -> str:
 
 
 def conclude(step: OpenStep, last: Approval, approvals: tuple[Approval, ...]) -> Decision:
-    return Decision(
-        choice=last.choice,
-        inputs=last.inputs,
-        by=last.by,
-        at=last.at,
-        comment=last.comment,
-        approvals=approvals,
-        digest=compute_digest(step.spec),
-    )
+    return copy_fields(Decision, last, approvals=approvals, digest=compute_digest(step.spec))
 
 
 def claim(step: OpenStep, person: Person, now: Moment) -> InboxState:

@@ -28,10 +28,7 @@ def note_accepted(known: StepNotice, found: InboxStep) -> StepNotice:
     """Returns the notice after a notification was accepted."""
     state = found.step.state
     return StepNotice(
-        opened=True,
-        escalated=len(state.escalated_to),
-        reminded=state.reminded,
-        sent=known.sent + 1,
+        opened=True, escalated=len(state.escalated_to), reminded=state.reminded, sent=known.sent + 1
     )
 
 

@@ -10,12 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.model.human import (
-    DecisionOption,
-    HumanSpec,
-    InputField,
-    TimeoutPolicy,
-)
+from penstock.model.human import DecisionOption, HumanSpec, InputField, TimeoutPolicy
 from penstock.rules.validation import check_name, check_number, check_text, clip
 
 MAX_TITLE = 200

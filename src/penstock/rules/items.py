@@ -98,12 +98,7 @@ def make_copy(record: Record, queue: Queue, dedup: str) -> Item:
 
 
 def make_item(
-    verb: ItemVerb,
-    record: Record,
-    *,
-    reason: str = "",
-    entry: Entry | None = None,
-    rank: int = 0,
+    verb: ItemVerb, record: Record, *, reason: str = "", entry: Entry | None = None, rank: int = 0
 ) -> Item:
     """Applies to the message as it was read."""
     return Item(

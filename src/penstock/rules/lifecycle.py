@@ -57,10 +57,7 @@ def compute_rank(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
 
 
 def settle(
-    lease: Lease,
-    settlement: Settlement,
-    settings: QueueSettings,
-    draw: Random = random.random,
+    lease: Lease, settlement: Settlement, settings: QueueSettings, draw: Random = random.random
 ) -> Move:
     """Decides the next state of a claimed message."""
     if (overruled := settle_by_flags(lease, settlement)) is not None:

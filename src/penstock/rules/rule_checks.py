@@ -207,10 +207,7 @@ def list_targets(rule: Rule) -> Iterator[Place]:
 
 
 def check_targets(
-    rule: Rule,
-    find_queue: Callable[[Place], Queue | None],
-    trusts: Iterable[Trust],
-    allows: Allows,
+    rule: Rule, find_queue: Callable[[Place], Queue | None], trusts: Iterable[Trust], allows: Allows
 ) -> None:
     """Refuses unknown queues, other scopes without a trust, and what the author may not do."""
     trusted = list(trusts)

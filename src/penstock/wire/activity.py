@@ -9,7 +9,7 @@ from penstock.wire.records import MessageView
 
 
 class ActivityView(ActivityFacts, frozen=True, omit_defaults=True, kw_only=True):
-    """Something that happened to a message, or an act of the audit log (kind `act`)."""
+    """Something that happened to a message, or an entry of the audit log (kind `act`)."""
 
     at: Time
     position: str
@@ -43,7 +43,7 @@ class TracedMessageView(Struct, frozen=True, omit_defaults=True):
 
 class TraceView(Struct, frozen=True):
     """The messages of a correlation id as a tree in order, and everything that happened, oldest
-    first. `complete` is false if there are more than 1,000 messages or acts."""
+    first. `complete` is false if there are more than 1,000 messages or audit entries."""
 
     correlation_id: str
     messages: list[TracedMessageView]

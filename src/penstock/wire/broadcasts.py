@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from penstock.errors import InvalidInput
 from penstock.model.broadcast import BroadcastSubscription, make_child_name
 from penstock.model.message import Moment
+from penstock.model.structs import copy_fields
 from penstock.rules.validation import clip
 from penstock.wire.fields import Time, to_datetime, to_moment, to_optional_datetime
 
@@ -16,8 +17,7 @@ Filter = Annotated[
     Meta(max_length=2_000, description="Filter of the messages it receives. Empty matches all."),
 ]
 Start = Annotated[
-    str,
-    Meta(max_length=40, description="`now`, `earliest`, or a time with its zone."),
+    str, Meta(max_length=40, description="`now`, `earliest`, or a time with its zone.")
 ]
 SubscriptionTtl = Annotated[
     float, Meta(ge=60, description="Seconds without a claim after which it is deleted.")
@@ -73,27 +73,19 @@ class Unsubscribed(Struct, frozen=True):
 def make_broadcast_view(
     queue: str, subscription: BroadcastSubscription
 ) -> BroadcastSubscriptionView:
-    return BroadcastSubscriptionView(
-        name=subscription.name,
+    return copy_fields(
+        BroadcastSubscriptionView,
+        subscription,
         queue=make_child_name(queue, subscription.name),
-        version=subscription.version,
         created_at=to_datetime(subscription.created_at),
-        filter=subscription.filter,
-        ttl=subscription.ttl,
         start=to_optional_datetime(subscription.start),
-        catching_up=subscription.catching_up,
-        full=subscription.full,
     )
 
 
 def make_broadcast_subscription(view: BroadcastSubscriptionView) -> BroadcastSubscription:
-    return BroadcastSubscription(
-        name=view.name,
-        filter=view.filter,
-        ttl=view.ttl,
+    return copy_fields(
+        BroadcastSubscription,
+        view,
         start=None if view.start is None else to_moment(view.start),
-        version=view.version,
         created_at=to_moment(view.created_at),
-        catching_up=view.catching_up,
-        full=view.full,
     )

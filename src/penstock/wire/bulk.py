@@ -14,6 +14,7 @@ from penstock.model.bulk import (
     BulkVerb,
 )
 from penstock.model.changes import Horizon
+from penstock.model.structs import copy_fields
 from penstock.wire.fields import (
     Id,
     Json,
@@ -118,9 +119,10 @@ class ReprioritisedMessage(Struct, frozen=True):
 
 def make_bulk_view(action: BulkAction) -> BulkView:
     request, counts = action.request, action.counts
-    return BulkView(
+    return copy_fields(
+        BulkView,
+        request,
         id=str(action.id),
-        verb=request.verb,
         scope=action.scope,
         state=action.state,
         as_of=to_datetime(action.as_of.now),
@@ -133,13 +135,6 @@ def make_bulk_view(action: BulkAction) -> BulkView:
         subject=action.actor.subject,
         reason=action.reason,
         ended_at=to_optional_datetime(action.ended_at),
-        filter=request.filter,
-        queue=request.queue,
-        to_scope=request.to_scope,
-        priority=request.priority,
-        rate=request.rate,
-        dry_run=request.dry_run,
-        name=request.name,
         failures=[FailedItem(str(each.id), each.code) for each in counts.failures],
     )
 
@@ -151,17 +146,7 @@ def make_bulk_action(view: BulkView, tenant: str) -> BulkAction:
         id=int(view.id),
         tenant=tenant,
         scope=view.scope,
-        request=BulkRequest(
-            verb=view.verb,
-            filter=view.filter,
-            ids=None if view.filter is not None else (),
-            queue=view.queue,
-            to_scope=view.to_scope,
-            priority=view.priority,
-            rate=view.rate,
-            dry_run=view.dry_run,
-            name=view.name,
-        ),
+        request=copy_fields(BulkRequest, view, ids=None if view.filter is not None else ()),
         actor=BulkActor(view.subject),
         as_of=Horizon(to_moment(view.as_of), 0, 0),
         state=view.state,

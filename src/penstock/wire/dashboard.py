@@ -9,6 +9,7 @@ from penstock.model.message import Moment
 from penstock.model.metrics import MetricPoint
 from penstock.model.queue import QueueState
 from penstock.model.settings import Ordering
+from penstock.model.structs import copy_fields
 from penstock.rules.attention import AttentionKind, AttentionLevel
 from penstock.rules.failure_groups import FailureGroup, Trait
 from penstock.wire.fields import Time, to_datetime
@@ -213,16 +214,11 @@ def make_trait_view(trait: Trait) -> TraitView:
 
 
 def make_group_view(group: FailureGroup) -> FailureGroupView:
-    return FailureGroupView(
-        fingerprint=group.fingerprint,
-        template=group.template,
-        sample=group.sample,
+    return copy_fields(
+        FailureGroupView,
+        group,
         sample_id=str(group.sample_id),
-        count=group.count,
-        queues=group.queues,
         first_at=to_datetime(group.first_at),
         last_at=to_datetime(group.last_at),
-        trend=group.trend,
         traits=[make_trait_view(trait) for trait in group.traits],
-        filter=group.filter,
     )

@@ -24,8 +24,7 @@ from penstock.model.fields import (
 from penstock.model.message import Moment
 
 Name: TypeAlias = Annotated[
-    str,
-    Meta(pattern=rf"^{NAME_PATTERN}$", description="Name of a scope or queue."),
+    str, Meta(pattern=rf"^{NAME_PATTERN}$", description="Name of a scope or queue.")
 ]
 QueueName: TypeAlias = Annotated[
     str,
@@ -59,8 +58,7 @@ Url: TypeAlias = Annotated[
     ),
 ]
 Token: TypeAlias = Annotated[
-    str,
-    Meta(min_length=1, max_length=MAX_WORD_LENGTH, description="Lock token from the claim."),
+    str, Meta(min_length=1, max_length=MAX_WORD_LENGTH, description="Lock token from the claim.")
 ]
 # Raw keeps the JSON text as it was sent.
 Json: TypeAlias = Raw | UnsetType

@@ -4,14 +4,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, to_builtins
 
-from penstock.model.human import (
-    Approval,
-    Decision,
-    DecisionOption,
-    HumanPattern,
-    InputField,
-)
+from penstock.model.human import Approval, Decision, DecisionOption, HumanPattern, InputField
 from penstock.model.message import NEVER, Moment, State
+from penstock.model.structs import copy_fields
 from penstock.rules.human import InboxStatistics, InboxStep
 from penstock.rules.human_patterns import list_parameters
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
@@ -191,43 +186,21 @@ def none_if_never(moment: Moment) -> Moment | None:
 
 
 def make_approval_view(approval: Approval) -> ApprovalView:
-    return ApprovalView(
-        by=approval.by,
-        choice=approval.choice,
-        at=to_datetime(approval.at),
-        on_behalf_of=approval.on_behalf_of,
-        comment=approval.comment,
-    )
+    return copy_fields(ApprovalView, approval, at=to_datetime(approval.at))
 
 
 def make_decision_view(decision: Decision) -> DecisionView:
-    return DecisionView(
-        choice=decision.choice,
-        by=decision.by,
+    return copy_fields(
+        DecisionView,
+        decision,
         at=to_datetime(decision.at),
-        inputs=decision.inputs,
-        comment=decision.comment,
-        timed_out=decision.timed_out,
         approvals=[make_approval_view(each) for each in decision.approvals],
-        digest=decision.digest,
     )
 
 
 def make_pattern_view(pattern: HumanPattern) -> HumanPatternView:
-    return HumanPatternView(
-        name=pattern.name,
-        version=pattern.version,
-        spec=pattern.spec,
-        parameters=list_parameters(pattern),
-        description=pattern.description,
-    )
+    return copy_fields(HumanPatternView, pattern, parameters=list_parameters(pattern))
 
 
 def make_statistics_view(counted: InboxStatistics) -> StatisticsView:
-    return StatisticsView(
-        open=counted.open,
-        overdue=counted.overdue,
-        expired=counted.expired,
-        choices=counted.choices,
-        median_seconds=counted.median_seconds,
-    )
+    return copy_fields(StatisticsView, counted)

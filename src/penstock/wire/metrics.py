@@ -10,15 +10,8 @@ from msgspec.structs import asdict
 from penstock.model.alerts import AlertStatus
 from penstock.model.anomalies import Anomaly, AnomalyReport, AnomalyState, Severity
 from penstock.model.metrics import ConsumerMetrics, ConsumerStats, MetricFigures, QueueMetrics
-from penstock.wire.fields import (
-    Name,
-    Time,
-    Url,
-    Word,
-    to_datetime,
-    to_moment,
-    to_optional_datetime,
-)
+from penstock.model.structs import copy_fields
+from penstock.wire.fields import Name, Time, Url, Word, to_datetime, to_moment, to_optional_datetime
 from penstock.wire.rules import NewRule
 
 Read = TypeVar("Read")
@@ -37,7 +30,7 @@ class MetricPointView(MetricFigures, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class LiveDepthView(Struct, frozen=True, kw_only=True):
-    """A sample of the queue now. `oldest_at` is since when the next message to claim waits."""
+    """A sample of the queue now. `oldest_at` is when the next message to claim became ready."""
 
     ready: int
     scheduled: int
@@ -80,7 +73,7 @@ class ConsumerMetricsView(Struct, frozen=True, kw_only=True):
 
 
 class AnomalyView(Struct, frozen=True, kw_only=True):
-    """An anomaly: how often, since when, the worst case, and the message of it as an example."""
+    """An anomaly: its count, when it began, the worst case, and an example message."""
 
     id: str
     kind: str
@@ -105,7 +98,7 @@ class AnomalyView(Struct, frozen=True, kw_only=True):
 
 
 class AnomaliesView(Struct, frozen=True, kw_only=True):
-    """The newest first. The counts are of all that were selected."""
+    """The newest first. The counts cover all selected anomalies."""
 
     anomalies: list[AnomalyView]
     by_kind: dict[str, int]
@@ -164,7 +157,7 @@ class LakeJobView(Struct, frozen=True, omit_defaults=True):
 
 
 class LakeView(Struct, frozen=True):
-    """Whether this server can run the pipeline, or why not, and the last jobs that it ran."""
+    """Says whether this server can run the pipeline, or why not, and lists its last jobs."""
 
     available: bool
     reason: str
@@ -188,11 +181,9 @@ class PipelineResults(Struct, frozen=True, omit_defaults=True):
 
 def make_queue_metrics_view(found: QueueMetrics) -> QueueMetricsView:
     live = asdict(found.live) | {"oldest_at": to_optional_datetime(found.live.oldest_at)}
-    return QueueMetricsView(
-        queue=found.queue,
-        scope=found.scope,
-        type=found.type,
-        step=found.step,
+    return copy_fields(
+        QueueMetricsView,
+        found,
         final_until=to_datetime(found.final_until),
         points=[
             MetricPointView(**asdict(each) | {"at": to_datetime(each.at)}) for each in found.points
@@ -238,15 +229,9 @@ def make_anomaly_view(anomaly: Anomaly) -> AnomalyView:
 def make_alert_view(status: AlertStatus) -> AlertView:
     alert, state = status.alert, status.state
     pending = state.pending
-    return AlertView(
-        name=alert.name,
-        scope=alert.scope,
-        url=alert.url,
-        kinds=alert.kinds,
-        severities=alert.severities,
-        queues=alert.queues,
-        min_duration=alert.min_duration,
-        cooldown=alert.cooldown,
+    return copy_fields(
+        AlertView,
+        alert,
         created_at=to_datetime(alert.created_at),
         subjects=list(state.reported),
         sent=state.sent,

@@ -9,6 +9,7 @@ from penstock.model.message import Moment
 from penstock.model.queue import Missed, Queue, QueueState, Schedule
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
+from penstock.model.structs import copy_fields
 from penstock.rules.cron import list_ticks
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 from penstock.wire.publish import PublishRequest, make_publish_request
@@ -255,12 +256,7 @@ class Version(Struct, frozen=True):
 
 def make_queue_view(queue: Queue) -> QueueView:
     return QueueView(
-        queue.name,
-        queue.scope.name,
-        queue.state,
-        queue.system,
-        queue.settings,
-        queue.scope.paused,
+        queue.name, queue.scope.name, queue.state, queue.system, queue.settings, queue.scope.paused
     )
 
 
@@ -287,15 +283,12 @@ def list_next(schedule: Schedule) -> tuple[Moment, ...]:
 
 
 def make_worker_view(row: WorkerInfo, state: Literal["running", "stopping", "gone"]) -> WorkerView:
-    return WorkerView(
-        id=row.id,
-        host=row.host,
-        pid=row.pid,
+    return copy_fields(
+        WorkerView,
+        row,
         state=state,
         queues=list(row.queues),
         started_at=to_datetime(row.started_at),
         seen_at=to_datetime(row.seen_at),
         types={queue: list(types) for queue, types in row.types.items()},
-        slots=row.slots,
-        version=row.version,
     )

@@ -6,13 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, field
 
-from penstock.model.fields import (
-    MAX_BATCH,
-    MAX_WORD_LENGTH,
-    MessageFields,
-    copy_message_fields,
-)
+from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, MessageFields, copy_message_fields
 from penstock.model.message import HistoryRow, Record, State, Verb
+from penstock.model.structs import copy_fields
 from penstock.rules.explain import Cause, CauseCode
 from penstock.wire.fields import (
     Id,
@@ -168,18 +164,12 @@ class Imported(Struct, frozen=True):
 
 
 def make_timeline_entry(row: HistoryRow) -> TimelineEntry:
-    return TimelineEntry(
+    return copy_fields(
+        TimelineEntry,
+        row,
         at=to_datetime(row.at),
-        verb=row.verb,
-        state=row.state,
-        attempts=row.attempts,
-        deliveries=row.deliveries,
         claimed_at=to_optional_datetime(row.claimed_at),
         due_at=to_optional_datetime(row.due_at),
-        consumer=row.consumer,
-        reason=row.reason,
-        error=row.error,
-        traceback=row.traceback,
     )
 
 
@@ -193,32 +183,25 @@ def make_message_view(
 ) -> MessageView:
     message, meta = record.message, record.message.meta
     body, base64 = encode_body(message.body)
-    return MessageView(
+    return copy_fields(
+        MessageView,
+        record,
+        redrives=record.redrives,
         id=str(message.id),
         queue=queue,
         type=message.type,
-        state=record.state,
         priority=message.priority,
-        attempts=record.attempts,
-        deliveries=record.deliveries,
         created_at=to_datetime(message.created_at),
         body=body,
         body_base64=base64,
-        reason=record.reason,
-        error=record.error,
         run_at=to_optional_datetime(record.run_at),
         due_at=to_optional_datetime(record.due_at),
         expires_at=to_optional_datetime(record.expires_at),
         lease_until=to_optional_datetime(record.lease_until),
         ended_at=find_end(record),
-        consumer=record.consumer,
         claimed_at=to_optional_datetime(record.claimed_at),
         begun_at=to_optional_datetime(record.begun_at),
         blocked_by=None if record.blocked_by is None else str(record.blocked_by),
-        cancel_requested=record.cancel_requested,
-        percent=record.percent,
-        note=record.note,
-        redrives=record.redrives,
         timeline=[make_timeline_entry(row) for row in record.timeline] if timeline else [],
         masked=list(masked),
         deadline=to_optional_datetime(meta.deadline),

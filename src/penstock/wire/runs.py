@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct
 
 from penstock.model.message import After, State
+from penstock.model.structs import copy_fields
 from penstock.model.waiting import (
     AwaitedOutcome,
     Hold,
@@ -150,27 +151,21 @@ class CallbackTokenView(Struct, frozen=True):
 
 def make_run_step(step: StepRecord) -> RunStep:
     result, base64 = encode_body(step.body)
-    return RunStep(
-        name=step.name,
-        key=step.key,
-        kind=step.kind,
-        position=step.position,
+    return copy_fields(
+        RunStep,
+        step,
         result=result,
         result_base64=base64,
-        done=step.done,
         due_at=to_optional_datetime(step.due_at),
         at=to_datetime(step.at) if step.at else None,
     )
 
 
 def read_run_step(step: RunStep) -> StepRecord:
-    return StepRecord(
-        name=step.name,
-        key=step.key,
-        kind=step.kind,
-        position=step.position,
+    return copy_fields(
+        StepRecord,
+        step,
         body=decode_body(step.result, step.result_base64),
-        done=step.done,
         due_at=to_optional_moment(step.due_at),
         at=to_moment(step.at) if step.at else 0,
     )

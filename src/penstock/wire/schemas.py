@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Raw, Struct
 
 from penstock.model.schemas import Binding, Compatibility, Schema
+from penstock.model.structs import copy_fields
 from penstock.rules.schema_compat import FieldBreak
 from penstock.wire.fields import Time, to_datetime
 
@@ -88,22 +89,8 @@ class SchemaDraft(Struct, frozen=True):
 
 
 def make_schema_view(schema: Schema) -> SchemaView:
-    return SchemaView(
-        name=schema.name,
-        scope=schema.scope,
-        version=schema.version,
-        compatibility=schema.compatibility,
-        created_at=to_datetime(schema.created_at),
-        schema=schema.schema,
-    )
+    return copy_fields(SchemaView, schema, created_at=to_datetime(schema.created_at))
 
 
 def make_binding_view(binding: Binding) -> BindingView:
-    return BindingView(
-        queue=binding.queue,
-        scope=binding.scope,
-        type=binding.type,
-        schema=binding.schema,
-        version=binding.version,
-        follow=binding.follow,
-    )
+    return copy_fields(BindingView, binding)

@@ -3,6 +3,7 @@
 from msgspec import UNSET, Struct
 
 from penstock.model.message import State
+from penstock.model.structs import copy_fields
 from penstock.model.waiting import StepKind, StepRecord
 from penstock.wire.fields import (
     Json,
@@ -53,11 +54,9 @@ class SignalView(Struct, frozen=True, omit_defaults=True):
 def make_step_view(step: StepRecord, body: bytes) -> StepView:
     """`body` is the result as the caller may see it."""
     result, base64 = encode_body(body)
-    return StepView(
-        name=step.name,
-        key=step.key,
-        kind=step.kind,
-        done=step.done,
+    return copy_fields(
+        StepView,
+        step,
         at=to_datetime(step.at),
         due_at=to_optional_datetime(step.due_at),
         result=result,
@@ -66,13 +65,11 @@ def make_step_view(step: StepRecord, body: bytes) -> StepView:
 
 
 def read_step(view: StepView, position: int) -> StepRecord:
-    return StepRecord(
-        name=view.name,
-        key=view.key,
-        kind=view.kind,
+    return copy_fields(
+        StepRecord,
+        view,
         position=position,
         body=decode_body(view.result, view.result_base64),
-        done=view.done,
         due_at=to_optional_moment(view.due_at),
         at=to_moment(view.at),
     )

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Raw, Struct
 
 from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
+from penstock.model.structs import copy_fields
 from penstock.rules.callbacks import SigningSecrets
 from penstock.rules.subscriptions import Mode, WebhookSubscription
 from penstock.wire.consume import ArtifactView, ClaimRequest, ClaimSource
@@ -156,17 +157,12 @@ class Notice(Struct, frozen=True):
 def make_subscription_view(
     subscription: WebhookSubscription, expires_at: Moment
 ) -> SubscriptionView:
-    return SubscriptionView(
-        id=subscription.id,
-        scope=subscription.scope,
-        url=subscription.url,
+    return copy_fields(
+        SubscriptionView,
+        subscription,
         queues=list(subscription.queues),
-        mode=subscription.mode,
-        ttl=subscription.ttl,
-        min_interval=subscription.min_interval,
         expires_at=to_datetime(expires_at),
         types=list(subscription.types),
-        group=subscription.group,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.model.message import State
+from penstock.model.structs import copy_fields
 from penstock.model.workflow import (
     AfterPolicy,
     NodeDraft,
@@ -15,7 +16,14 @@ from penstock.model.workflow import (
     WorkflowView,
 )
 from penstock.rules.workflows import MAX_NODES
-from penstock.wire.fields import Time, Word, to_datetime, to_moment, to_optional_datetime
+from penstock.wire.fields import (
+    Time,
+    Word,
+    to_datetime,
+    to_moment,
+    to_optional_datetime,
+    to_optional_moment,
+)
 from penstock.wire.publish import PublishRequest, make_draft, make_publish_request
 
 Place = Annotated[int, Meta(ge=0, lt=MAX_NODES, description="The index of another node.")]
@@ -97,61 +105,35 @@ class WorkflowChanged(Struct, frozen=True):
 
 
 def make_node_draft(sent: NewNode) -> NodeDraft:
-    return NodeDraft(
-        draft=make_draft(sent.message),
-        after=tuple(sent.after),
-        policy=sent.policy,
-        need=sent.need,
-        on_dead=sent.on_dead,
-        label=sent.label,
-    )
+    return copy_fields(NodeDraft, sent, draft=make_draft(sent.message), after=tuple(sent.after))
 
 
 def make_new_node(node: NodeDraft) -> NewNode:
-    return NewNode(
-        message=make_publish_request(node.draft),
-        after=list(node.after),
-        policy=node.policy,
-        need=node.need,
-        on_dead=node.on_dead,
-        label=node.label,
+    return copy_fields(
+        NewNode, node, message=make_publish_request(node.draft), after=list(node.after)
     )
 
 
 def make_workflow_summary(flow: Workflow) -> WorkflowSummary:
-    return WorkflowSummary(
-        id=flow.id,
-        name=flow.name,
-        state=flow.state,
+    return copy_fields(
+        WorkflowSummary,
+        flow,
         created_at=to_datetime(flow.created_at),
-        generation=flow.generation,
         size=len(flow.nodes),
-        correlation_id=flow.correlation_id,
-        counts=flow.counts,
-        key=flow.key,
         ended_at=to_optional_datetime(flow.ended_at),
     )
 
 
-def make_workflow_detail(view: WorkflowView, hidden: frozenset[str]) -> WorkflowDetail:
+def make_workflow_detail(
+    view: WorkflowView, hidden: frozenset[str] = frozenset()
+) -> WorkflowDetail:
     """Nodes of hidden queues are shown by id and state alone."""
     flow = view.workflow
-    return WorkflowDetail(
-        id=flow.id,
-        name=flow.name,
-        state=flow.state,
-        created_at=to_datetime(flow.created_at),
-        generation=flow.generation,
-        size=len(flow.nodes),
-        correlation_id=flow.correlation_id,
-        counts=flow.counts,
-        key=flow.key,
-        ended_at=to_optional_datetime(flow.ended_at),
-        nodes=[
-            make_node_view(node, state, hidden)
-            for node, state in zip(flow.nodes, view.states, strict=True)
-        ],
-    )
+    nodes = [
+        make_node_view(node, state, hidden)
+        for node, state in zip(flow.nodes, view.states, strict=True)
+    ]
+    return copy_fields(WorkflowDetail, make_workflow_summary(flow), nodes=nodes)
 
 
 def make_node_view(node: WorkflowNode, state: State | None, hidden: frozenset[str]) -> NodeView:
@@ -171,31 +153,17 @@ def make_node_view(node: WorkflowNode, state: State | None, hidden: frozenset[st
 
 def read_workflow(detail: WorkflowDetail, scope: str) -> WorkflowView:
     """Turns a server's answer into the model."""
-    flow = Workflow(
-        id=detail.id,
-        name=detail.name,
+    flow = copy_fields(
+        Workflow,
+        detail,
         tenant="default",
         scope=scope,
         created_at=to_moment(detail.created_at),
-        correlation_id=detail.correlation_id,
-        key=detail.key,
-        state=detail.state,
-        generation=detail.generation,
         nodes=tuple(map(read_node, detail.nodes)),
-        counts=detail.counts,
-        ended_at=None if detail.ended_at is None else to_moment(detail.ended_at),
+        ended_at=to_optional_moment(detail.ended_at),
     )
     return WorkflowView(flow, tuple(node.state for node in detail.nodes))
 
 
 def read_node(node: NodeView) -> WorkflowNode:
-    return WorkflowNode(
-        id=int(node.id),
-        queue=node.queue,
-        type=node.type,
-        after=tuple(node.after),
-        policy=node.policy,
-        need=node.need,
-        on_dead=node.on_dead,
-        label=node.label,
-    )
+    return copy_fields(WorkflowNode, node, id=int(node.id), after=tuple(node.after))

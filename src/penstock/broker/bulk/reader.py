@@ -90,7 +90,7 @@ class BulkReader:
         self.credentials = Credentials(store)
         # How many messages the next batch may have.
         self.batch = MAX_BATCH
-        # By the name of the action.
+        # Pages read ahead, by the name of the action.
         self.ahead: dict[str, ReadAhead] = {}
 
     async def find_scope(self, action: BulkAction) -> BulkScope:

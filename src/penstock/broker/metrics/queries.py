@@ -30,6 +30,7 @@ from penstock.model.metrics import (
     QueueMetrics,
 )
 from penstock.model.queue import Queue
+from penstock.model.structs import copy_fields
 from penstock.rules.metrics import Deltas, add_consumer, fold_metrics, time_rows
 from penstock.rules.validation import clip
 from penstock.store import Store
@@ -150,16 +151,12 @@ class MetricsReader:
         if queue is None or (queue.scope.tenant, queue.scope.name) != (self.tenant, scope):
             return
         if self.allows(scope, queue.name):
-            yield ConsumerStats(
+            yield copy_fields(
+                ConsumerStats,
+                row,
                 consumer=key[1],
                 queue=queue.name,
                 scope=scope,
-                attempts=row.attempts,
-                completed=row.completed,
-                failures=row.failures,
-                lost=row.lost,
                 busy=row.busy / SECOND,
                 run_max=row.run_max / SECOND,
-                first_at=row.first_at,
-                last_at=row.last_at,
             )

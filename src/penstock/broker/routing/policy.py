@@ -5,19 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from penstock.broker.credentials import Credentials
 from penstock.broker.documents import decode_document, list_documents
 from penstock.broker.routing.monitor import RuleMonitor
-from penstock.broker.routing.rights import AuthorRights
-from penstock.errors import CannotGovern, InvalidInput
+from penstock.errors import CannotGovern, Forbidden, InvalidInput, NotFound, PenstockError
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN, HumanPattern
 from penstock.model.queue import HUMAN, Queue, QueueState
 from penstock.model.routing import RULE, StoredRule, Trigger
+from penstock.rules.access import KEY_SUBJECT, Right, Trust
 from penstock.rules.cel import EvaluationError, get_engine
 from penstock.rules.globs import match_glob
 from penstock.rules.rule_book import NO_RULES, CompiledRule, RuleBook
-from penstock.rules.rule_checks import list_patterns, split_target
+from penstock.rules.rule_checks import (
+    Allows,
+    check_targets,
+    list_patterns,
+    list_targets,
+    split_target,
+)
 from penstock.store import Store
 
 QueueKey = tuple[str, str, str]
@@ -171,3 +178,80 @@ def find_queue_glob(document: Document) -> str:
         return str(rule.get("queue", "*"))
     except (msgspec.DecodeError, KeyError, TypeError):
         return "*"
+
+
+class AuthorRights:
+    """The rights of authors and the trusts between scopes, each read once.
+
+    Only API keys can be looked up. The rights of other callers are in their tokens, and were
+    checked when the rule was saved.
+    """
+
+    def __init__(self, store: Store, queues: Mapping[QueueKey, Queue]) -> None:
+        self.store = store
+        self.credentials = Credentials(store)
+        self.queues = queues
+        self.trusts: dict[str, list[Trust]] = {}
+        self.authors: dict[tuple[str, str], Allows | str] = {}
+
+    async def find_losses(self, rules: Iterable[StoredRule]) -> list[tuple[StoredRule, str]]:
+        """Returns the enabled rules that may not act any more, and why."""
+        found = []
+        for stored in rules:
+            if stored.rule.enabled and not stored.suspended and (why := await self._find(stored)):
+                found.append((stored, why))
+        return found
+
+    async def _find(self, stored: StoredRule) -> str:
+        rule = stored.rule
+        crosses = any(scope != rule.scope for scope, _ in list_targets(rule))
+        if not crosses and not stored.author.startswith(KEY_SUBJECT):
+            return ""
+        allows = await self._get_author(stored.tenant, stored.author)
+        if isinstance(allows, str):
+            return allows
+        try:
+            self._check(stored, allows, await self._get_trusts(stored.tenant))
+        except Forbidden as error:
+            return str(error)
+        except PenstockError:
+            # A target that is gone is an error of the rule at each message.
+            return ""
+        return ""
+
+    def _check(self, stored: StoredRule, allows: Allows, trusts: list[Trust]) -> None:
+        rule, tenant = stored.rule, stored.tenant
+        check_targets(rule, lambda place: self.queues.get((tenant, *place)), trusts, allows)
+        if list_patterns(rule) and not allows(Right.PUBLISH, rule.scope, HUMAN):
+            raise Forbidden(
+                f"rule {rule.name!r}: it acts with the rights of its author, who lacks"
+                f" {Right.PUBLISH!s} on queue {HUMAN!r} of scope {rule.scope!r}"
+            )
+
+    async def _get_trusts(self, tenant: str) -> list[Trust]:
+        if tenant not in self.trusts:
+            self.trusts[tenant] = await self.credentials.list_trusts(tenant)
+        return self.trusts[tenant]
+
+    async def _get_author(self, tenant: str, author: str) -> Allows | str:
+        """Returns the rights of an author, or why it has none."""
+        known = self.authors.get((tenant, author))
+        if known is None:
+            known = self.authors[tenant, author] = await self._look_up(tenant, author)
+        return known
+
+    async def _look_up(self, tenant: str, author: str) -> Allows | str:
+        if not author.startswith(KEY_SUBJECT):
+            return allow_all
+        try:
+            key = await self.credentials.get_key(author.removeprefix(KEY_SUBJECT), tenant)
+        except NotFound:
+            return f"its author, {author}, does not exist any more"
+        if (state := key.state(await self.store.now())) != "active":
+            return f"its author, {author} ({key.name}), is {state}"
+        made = await self.credentials.make_access(tenant, key.roles, key.grants, key.scopes)
+        return made.allows
+
+
+def allow_all(right: Right, scope: str, queue: str) -> bool:
+    return True

@@ -13,6 +13,7 @@ from penstock.model.changes import Change, Changed
 from penstock.model.documents import Document
 from penstock.model.message import NEVER, Moment
 from penstock.model.store_types import Entry
+from penstock.model.structs import copy_fields
 from penstock.model.workflow import (
     NodeDraft,
     PreparedWorkflow,
@@ -209,13 +210,4 @@ def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
 
 
 def make_node(node: NodeDraft, id: int) -> WorkflowNode:
-    return WorkflowNode(
-        id=id,
-        queue=node.draft.queue,
-        type=node.draft.type,
-        after=node.after,
-        policy=node.policy,
-        need=node.need,
-        on_dead=node.on_dead,
-        label=node.label,
-    )
+    return copy_fields(WorkflowNode, node, id=id, queue=node.draft.queue, type=node.draft.type)

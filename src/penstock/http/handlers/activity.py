@@ -52,7 +52,7 @@ async def list_activity(
     cursor: Cursor | None = None,
 ) -> ActivityPageView:
     """Lists what happened to the messages of all queues that the caller may read, newest first.
-    With the right `access`, acts of the audit log are among them. `filter` selects by fields that
+    With the right `access`, entries of the audit log are included. `filter` selects by fields that
     events carry."""
     tokens = call.service.tokens
     sealed_by = ("activity", call.caller.tenant, filter, kind, str(since), str(until))
@@ -76,7 +76,7 @@ async def list_activity(
 async def trace(call: RequestContext, correlation_id: Word) -> TraceView:
     """Returns the messages of a correlation id in all queues that the caller may read, as a tree by
     their parents and causes, and everything that happened, oldest first. With the right `access`,
-    this includes acts on these messages, and of the request with this id."""
+    this includes audit entries about these messages, and about the request with this id."""
     found = await open_log(call).trace(correlation_id)
     return TraceView(
         correlation_id,

@@ -9,9 +9,10 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from penstock.broker.liveness import is_gone
+from penstock.broker.views import SavedView, SavedViews
 from penstock.errors import Unauthenticated
 from penstock.http.auth.authenticate import SessionProof
-from penstock.http.auth.principal import OWNER, Principal
+from penstock.http.auth.principal import OWNER, Extent, Principal
 from penstock.http.auth.request_credential import SESSION_COOKIE
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.context import RequestContext
@@ -27,8 +28,11 @@ from penstock.rules.failure_groups import FailedMessage, group_failures
 from penstock.rules.masking import list_hidden
 from penstock.wire.dashboard import (
     FailureGroups,
+    NewView,
     Overview,
     OverviewHour,
+    SavedViewView,
+    SavedViewViews,
     SessionView,
     SignIn,
     make_group_view,
@@ -265,3 +269,35 @@ async def stream_changes(call: RequestContext) -> ChangeStream:
     await call.service.figures.ask()
     call.service.event_streams.take(call.caller)
     return ChangeStream(call)
+
+
+views = OperationTable("views")
+
+
+@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=Extent.SCOPE)
+async def list_views(call: RequestContext) -> SavedViewViews:
+    """Filters of messages under a name, for everyone who reads the scope."""
+    found = await get_views(call, Right.READ).list(scope=call.scope)
+    return SavedViewViews([make_view(each) for each in found])
+
+
+@views.add("PUT", "/v1/views/{name}", "Save a view", SavedViewView, takes=NewView,
+           extent=Extent.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
+async def save_view(call: RequestContext, name: Name, new: NewView) -> SavedViewView:
+    """Creates a view or replaces the one of that name."""
+    view = SavedView(name, new.filter, call.caller.subject)
+    return make_view(await get_views(call, Right.MANAGE).save(view, scope=call.scope))
+
+
+@views.add("DELETE", "/v1/views/{name}", "Delete a view", None, status=204, extent=Extent.SCOPE)
+async def delete_view(call: RequestContext, name: Name) -> None:
+    await get_views(call, Right.MANAGE).delete(name, scope=call.scope)
+
+
+def get_views(call: RequestContext, right: Right) -> SavedViews:
+    call.check(right, "*")
+    return SavedViews(call.service.store, call.admin)
+
+
+def make_view(view: SavedView) -> SavedViewView:
+    return SavedViewView(view.name, view.filter, view.saved_by, to_datetime(view.saved_at))

@@ -15,18 +15,12 @@ from penstock.http.lake_jobs import LakeJob
 from penstock.http.operations import OperationTable
 from penstock.model.anomalies import AnomalyState, Severity
 from penstock.model.message import Moment
+from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.rules.durations import parse_seconds
 from penstock.rules.filter_parser import parse_moment
 from penstock.rules.rule_checks import check_rule
-from penstock.wire.fields import (
-    Cursor,
-    Name,
-    PageLimit,
-    Word,
-    to_datetime,
-    to_optional_datetime,
-)
+from penstock.wire.fields import Cursor, Name, PageLimit, Word, to_datetime, to_optional_datetime
 from penstock.wire.metrics import (
     AlertName,
     AlertsView,
@@ -185,14 +179,11 @@ async def backtest_rule(call: RequestContext, new: NewBacktest) -> LakeJobView:
 
 
 def make_lake_job_view(job: LakeJob) -> LakeJobView:
-    return LakeJobView(
-        kind=job.kind,
-        state=job.state,
-        started_by=job.started_by,
+    return copy_fields(
+        LakeJobView,
+        job,
         started_at=to_datetime(job.started_at),
         ended_at=to_optional_datetime(job.ended_at),
-        output=job.output,
-        result=job.result,
     )
 
 

@@ -15,6 +15,7 @@ from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.handlers.publish import refuse_unfit
 from penstock.http.operations import OperationTable
 from penstock.model.queue import Queue, QueueState, Schedule
+from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.wire.fields import Cursor, Name, PageLimit, Word, to_optional_moment
 from penstock.wire.publish import make_draft
@@ -51,13 +52,7 @@ def get_scopes(call: RequestContext) -> ScopeAdmin:
 
 
 def make_scope_view(scope: ScopeDetails) -> ScopeState:
-    return ScopeState(
-        name=scope.name,
-        paused=scope.state != "active",
-        state=scope.state,
-        display_name=scope.display_name,
-        description=scope.description,
-    )
+    return copy_fields(ScopeState, scope, paused=scope.state != "active")
 
 
 @scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
@@ -187,11 +182,7 @@ async def get_queue(call: RequestContext, queue: Name) -> QueueView:
     "PATCH", "/v1/queues/{queue}", "Update the settings of a queue", QueueView, takes=ChangeQueue,
     example={"settings": {"lease": 60}},
 )  # fmt: skip
-async def update_queue(
-    call: RequestContext,
-    queue: Name,
-    change: ChangeQueue,
-) -> QueueView:
+async def update_queue(call: RequestContext, queue: Name, change: ChangeQueue) -> QueueView:
     set_queue = call.admin.set_queue
     return announce_change(call, await set_queue(queue, scope=call.scope, **change.settings))
 
@@ -299,10 +290,7 @@ async def list_schedules(
     example={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Rome", "message": {"type": "report"}},
 )  # fmt: skip
 async def save_schedule(
-    call: RequestContext,
-    queue: Name,
-    name: Word,
-    new: NewSchedule,
+    call: RequestContext, queue: Name, name: Word, new: NewSchedule
 ) -> ScheduleView:
     if new.message.queue not in ("default", queue):
         raise InvalidInput(
@@ -311,13 +299,7 @@ async def save_schedule(
     draft = replace(make_draft(new.message), queue=queue)
     refuse_unfit(call, draft)
     schedule = Schedule(
-        name,
-        new.cron,
-        draft,
-        new.timezone,
-        new.missed,
-        new.paused,
-        declared_in=new.declared_in,
+        name, new.cron, draft, new.timezone, new.missed, new.paused, declared_in=new.declared_in
     )
     return make_schedule_view(await call.admin.schedule(schedule, scope=call.scope), queue)
 

@@ -165,7 +165,7 @@ def check_after(after: RunAfter, children: int) -> None:
 
 
 async def check_children(call: RequestContext, lock: HeldLock, ids: Sequence[str]) -> None:
-    """Allows only children that the message has waited for: others are no concern of its run."""
+    """Allows only children that the message has waited for."""
     own = {each.id for each in await call.broker.waits.read_outcomes(lock)} if ids else set()
     for id in ids:
         if int(id) not in own:

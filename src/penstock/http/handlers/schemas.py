@@ -6,6 +6,7 @@ from penstock.broker.schemas.registry import SchemaRegistry, SchemaReport
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
+from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.wire.fields import Cursor, Name, PageLimit
 from penstock.wire.schemas import (
@@ -70,15 +71,12 @@ async def check_schema(call: RequestContext, name: Name, new: NewSchema) -> Sche
 
 
 def make_report_view(report: SchemaReport) -> SchemaReportView:
-    return SchemaReportView(
-        name=report.name,
-        version=report.version,
-        compatibility=report.compatibility,
+    return copy_fields(
+        SchemaReportView,
+        report,
         compatible=report.compatible,
         breaks=list(report.breaks),
         unproven=list(report.unproven),
-        tested=report.tested,
-        failed=report.failed,
     )
 
 

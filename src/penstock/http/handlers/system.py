@@ -23,6 +23,7 @@ from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun, WorkerInfo
+from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.wire.fields import Cursor, PageLimit, to_datetime, to_optional_datetime
 from penstock.wire.queues import (
@@ -74,13 +75,7 @@ async def get_metrics(call: RequestContext) -> Response:
     return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-@system.add(
-    "GET",
-    "/v1/system-agents",
-    "List maintenance agents",
-    Agents,
-    extent=Extent.STORE,
-)
+@system.add("GET", "/v1/system-agents", "List maintenance agents", Agents, extent=Extent.STORE)
 async def list_agents(call: RequestContext) -> Agents:
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
@@ -160,22 +155,16 @@ async def make_room(call: RequestContext) -> None:
     right=Right.CONSUME,
     example={"host": "box", "pid": 4711, "queues": ["mail"]},
 )
-async def save_worker(
-    call: RequestContext,
-    id: WorkerId,
-    present: WorkerHeartbeat,
-) -> None:
+async def save_worker(call: RequestContext, id: WorkerId, present: WorkerHeartbeat) -> None:
     key, seen = row_id(call, id), call.service.workers_seen
     if key not in seen:
         await make_room(call)
-    row = WorkerInfo(
+    row = copy_fields(
+        WorkerInfo,
+        present,
         id=key,
-        host=present.host,
-        pid=present.pid,
         queues=tuple(present.queues),
         types={queue: tuple(types) for queue, types in present.types.items()},
-        slots=present.slots,
-        version=present.version,
     )
     await call.service.store.save_worker(row)
     if len(seen) < MAX_WORKERS_SEEN:
@@ -183,24 +172,14 @@ async def save_worker(
 
 
 @system.add(
-    "DELETE",
-    "/v1/workers/{id}",
-    "Deregister a worker",
-    None,
-    status=204,
-    right=Right.CONSUME,
+    "DELETE", "/v1/workers/{id}", "Deregister a worker", None, status=204, right=Right.CONSUME
 )
 async def delete_worker(call: RequestContext, id: WorkerId) -> None:
     await delete_row(call, id)
 
 
 @system.add(
-    "POST",
-    "/v1/workers/{id}/stop",
-    "Stop a worker",
-    WorkerView,
-    status=202,
-    extent=Extent.TENANT,
+    "POST", "/v1/workers/{id}/stop", "Stop a worker", WorkerView, status=202, extent=Extent.TENANT
 )
 async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""

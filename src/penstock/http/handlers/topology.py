@@ -11,6 +11,7 @@ from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext
 from penstock.http.handlers.access import check_grants
 from penstock.http.operations import OperationTable
+from penstock.model.structs import copy_fields
 from penstock.rules.access import EVERY, Right
 from penstock.wire.fields import Name
 from penstock.wire.topology import (
@@ -73,16 +74,11 @@ def read_source(new: TopologyRequest) -> str | Mapping[str, Any]:
 
 
 def make_plan_view(plan: TopologyPlan) -> TopologyPlanView:
-    return TopologyPlanView(
-        name=plan.name,
-        steps=[
-            TopologyStepView(
-                each.step, each.kind, each.scope, each.key,
-                [TopologyFieldView(one.field, one.old, one.new) for one in each.changes],
-            )
-            for each in plan.steps
-        ],
-        unchanged=plan.unchanged,
-        changes=plan.changes,
-        applied=plan.applied,
-    )  # fmt: skip
+    steps = [
+        TopologyStepView(
+            each.step, each.kind, each.scope, each.key,
+            [TopologyFieldView(one.field, one.old, one.new) for one in each.changes],
+        )
+        for each in plan.steps
+    ]  # fmt: skip
+    return copy_fields(TopologyPlanView, plan, changes=plan.changes, steps=steps)

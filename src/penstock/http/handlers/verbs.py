@@ -90,76 +90,27 @@ def add_pair(
     )(acts.settle_batch)  # fmt: skip
 
 
-add_pair(
-    "complete",
-    wire.CompleteRequest,
-    settle.complete,
-    "Complete a message",
-    {"result": {"sent": True}},
-    {"state": "completed"},
-)
-add_pair(
-    "fail",
-    wire.FailRequest,
-    settle.make_settle(settle.fail),
-    "Fail a message permanently",
-    {"error": "order was withdrawn"},
-    {"state": "failed"},
-)
-add_pair(
-    "nack",
-    wire.NackRequest,
-    settle.make_settle(settle.nack),
-    "Reject a message for retry",
-    {"error": "mail server unavailable", "delay": 60},
-    {"state": "scheduled", "delay": 60.0, "due_at": "2026-11-16T09:01:31.000000Z"},
-)
-add_pair(
-    "reject",
-    wire.RejectRequest,
-    settle.make_settle(settle.reject),
-    "Dead-letter a message",
-    {"error": "invalid address"},
-    {"state": "dead"},
-)
-add_pair(
-    "release",
-    wire.ReleaseRequest,
-    settle.make_settle(settle.release),
-    "Release a message unprocessed",
-    {},
-    {"state": "ready"},
-)
-add_pair(
-    "park",
-    wire.ParkRequest,
-    settle.make_settle(settle.park),
-    "Park a message of an unknown type",
-    {},
-    {"state": "scheduled"},
-)
-add_pair(
-    "cancel",
-    wire.SettleCancelledRequest,
-    settle.make_settle(settle.cancel),
-    "Confirm that a message was cancelled",
-    {},
-    {"state": "cancelled"},
-)
-add_pair(
-    "extend",
-    wire.ExtendRequest,
-    settle.extend,
-    "Extend a lease",
-    {"lease": 30},
-    {"lease_until": "2026-11-16T09:01:01.000000Z"},
-)
-add_pair("begin", wire.BeginRequest, settle.begin, "Mark a message as started", {}, {})
-add_pair(
-    "progress",
-    wire.ProgressRequest,
-    settle.progress,
-    "Report progress",
-    {"percent": 40, "note": "12 of 30"},
-    {},
-)
+PAIRS: tuple[tuple[str, Any, Any, str, dict[str, Any], dict[str, Any]], ...] = (
+    ("complete", wire.CompleteRequest, settle.complete, "Complete a message",
+     {"result": {"sent": True}}, {"state": "completed"}),
+    ("fail", wire.FailRequest, settle.make_settle(settle.fail), "Fail a message permanently",
+     {"error": "order was withdrawn"}, {"state": "failed"}),
+    ("nack", wire.NackRequest, settle.make_settle(settle.nack), "Reject a message for retry",
+     {"error": "mail server unavailable", "delay": 60},
+     {"state": "scheduled", "delay": 60.0, "due_at": "2026-11-16T09:01:31.000000Z"}),
+    ("reject", wire.RejectRequest, settle.make_settle(settle.reject), "Dead-letter a message",
+     {"error": "invalid address"}, {"state": "dead"}),
+    ("release", wire.ReleaseRequest, settle.make_settle(settle.release),
+     "Release a message unprocessed", {}, {"state": "ready"}),
+    ("park", wire.ParkRequest, settle.make_settle(settle.park),
+     "Park a message of an unknown type", {}, {"state": "scheduled"}),
+    ("cancel", wire.SettleCancelledRequest, settle.make_settle(settle.cancel),
+     "Confirm that a message was cancelled", {}, {"state": "cancelled"}),
+    ("extend", wire.ExtendRequest, settle.extend, "Extend a lease",
+     {"lease": 30}, {"lease_until": "2026-11-16T09:01:01.000000Z"}),
+    ("begin", wire.BeginRequest, settle.begin, "Mark a message as started", {}, {}),
+    ("progress", wire.ProgressRequest, settle.progress, "Report progress",
+     {"percent": 40, "note": "12 of 30"}, {}),
+)  # fmt: skip
+for pair in PAIRS:
+    add_pair(*pair)

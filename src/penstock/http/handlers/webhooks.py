@@ -8,6 +8,7 @@ from msgspec import Meta
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
+from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.rules.callbacks import check_url
 from penstock.rules.subscriptions import WebhookSubscription
@@ -50,17 +51,14 @@ async def create_subscription(call: RequestContext, new: NewSubscription) -> Sub
     check_url("url", new.url)
     call.service.limits.reach.refuse("url", new.url)
     names = tuple(dict.fromkeys(new.queues))
-    subscription = WebhookSubscription(
+    subscription = copy_fields(
+        WebhookSubscription,
+        new,
         id="",
         tenant=call.caller.tenant,
         scope=call.scope,
-        url=new.url,
         queues=names,
         types=call.caller.filter_types(dict.fromkeys(new.types)),
-        mode=new.mode,
-        group=new.group,
-        ttl=new.ttl,
-        min_interval=new.min_interval,
     )
     found = [await call.admin.queue(name, scope=call.scope) for name in names]
     return make_view(await call.service.subscribers.add(subscription, found))
