@@ -5,7 +5,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 import click
@@ -13,7 +13,7 @@ import click
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.cli.options import add_common_options
-from penstock.cli.output import print_json
+from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.settings import LogLevel, read_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 from penstock.model.documents import AuditEntry, acting
@@ -82,21 +82,25 @@ class CommandContext:
 
         return f"{getpass.getuser()}@{socket.gethostname()}"
 
-    def run(
+    def print_result(self, value: Any, text: str) -> None:
+        """Print the value with --json, otherwise the text."""
+        print_json(value) if self.as_json else print(text)
+
+    def print_table(
         self,
-        work: Callable[[Broker], Awaitable[T]],
-        *,
-        create: bool = False,
-    ) -> T:
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        empty: str,
+        values: Iterable[Any],
+    ) -> None:
+        """Print each value with --json, otherwise the rows."""
+        print_json_lines(values) if self.as_json else print_table(columns, rows, empty)
+
+    def run(self, work: Callable[[Broker], Awaitable[T]], *, create: bool = False) -> T:
         """Run `work` on a broker of the store. If it is missing, fail, or `create` it."""
         return self.run_on_store(lambda store: work(Broker(store)), create=create)
 
-    def run_on_store(
-        self,
-        work: Callable[[Store], Awaitable[T]],
-        *,
-        create: bool = False,
-    ) -> T:
+    def run_on_store(self, work: Callable[[Store], Awaitable[T]], *, create: bool = False) -> T:
         """Run `work` on the store itself."""
 
         async def main() -> T:

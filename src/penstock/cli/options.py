@@ -38,8 +38,7 @@ def add_common_options(call: Any) -> Any:
         click.option("--scope", help="Scope to use.  [default: default]"),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option(
-            "--url",
-            help="URL of the store. Env: PENSTOCK_URL.  [default: sqlite:///penstock.db]",
+            "--url", help="URL of the store. Env: PENSTOCK_URL.  [default: sqlite:///penstock.db]"
         ),
     ):
         call = option(call)

@@ -82,10 +82,7 @@ async def run_one(plan: WorkerPlan) -> None:
             broker,
             handlers,
             WorkerOptions(
-                concurrency=plan.count,
-                grace=plan.grace,
-                lease=plan.lease,
-                prefetch=plan.prefetch,
+                concurrency=plan.count, grace=plan.grace, lease=plan.lease, prefetch=plan.prefetch
             ),
             scope=plan.scope,
             hook=app.call_hooks if app is not None and app.hooks else None,

@@ -165,11 +165,7 @@ def trace(session: CommandContext, correlation_id: str) -> None:
     penstock trace order-7
     penstock trace order-7 --json | jq .events
     """
-
-    async def work(broker: Broker) -> Trace:
-        return await broker.activity.trace(correlation_id)
-
-    found = session.run(work)
+    found = session.run(lambda broker: broker.activity.trace(correlation_id))
     if not found.messages and not found.events:
         raise NotFound(f"no message with correlation id {correlation_id!r}")
     if session.as_json:

@@ -6,15 +6,7 @@ import click
 
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import (
-    format_ago,
-    format_clock,
-    format_time,
-    print_details,
-    print_json,
-    print_json_lines,
-    print_table,
-)
+from penstock.cli.output import format_ago, format_clock, format_time, print_details, print_json
 from penstock.model.alerts import AlertStatus
 from penstock.model.message import Moment
 from penstock.rules.durations import parse_seconds
@@ -76,10 +68,9 @@ def add(
         return await broker.alerts.get(name, scope=session.scope)
 
     made = session.run(work)
-    if session.as_json:
-        print_json(describe_alert(made))
-    else:
-        print(f"alert {name} created; try it with `penstock alert test {name}`")
+    session.print_result(
+        describe_alert(made), f"alert {name} created; try it with `penstock alert test {name}`"
+    )
 
 
 @command(alert, "list")
@@ -94,9 +85,6 @@ def list_(session: CommandContext) -> None:
         return await broker.alerts.list(scope=session.scope), await broker.now()
 
     found, now = session.run(work)
-    if session.as_json:
-        print_json_lines(map(describe_alert, found))
-        return
     rows = [
         (
             each.alert.name,
@@ -111,7 +99,7 @@ def list_(session: CommandContext) -> None:
         for each in found
     ]
     columns = ("alert", "url", "severities", "queues", "open", "sent", "last", "error")
-    print_table(columns, rows, "no alerts")
+    session.print_table(columns, rows, "no alerts", map(describe_alert, found))
 
 
 @command(alert, "show")
@@ -122,11 +110,7 @@ def show(session: CommandContext, name: str) -> None:
     \b
     penstock alert show pager
     """
-
-    async def work(broker: Broker) -> AlertStatus:
-        return await broker.alerts.get(name, scope=session.scope)
-
-    found = session.run(work)
+    found = session.run(lambda broker: broker.alerts.get(name, scope=session.scope))
     if session.as_json:
         print_json(describe_alert(found))
         return
@@ -159,12 +143,8 @@ def delete(session: CommandContext, name: str) -> None:
     \b
     penstock alert delete pager
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.alerts.delete(name, scope=session.scope)
-
-    session.run(work)
-    print_json({"deleted": name}) if session.as_json else print(f"alert {name} deleted")
+    session.run(lambda broker: broker.alerts.delete(name, scope=session.scope))
+    session.print_result({"deleted": name}, f"alert {name} deleted")
 
 
 @command(alert, "test")
@@ -177,15 +157,11 @@ def test(session: CommandContext, name: str) -> None:
     \b
     penstock alert test pager
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.alerts.test(name, scope=session.scope)
-
-    session.run(work)
-    if session.as_json:
-        print_json({"requested": name})
-    else:
-        print(f"a server will send a test notification; see `penstock alert show {name}`")
+    session.run(lambda broker: broker.alerts.test(name, scope=session.scope))
+    session.print_result(
+        {"requested": name},
+        f"a server will send a test notification; see `penstock alert show {name}`",
+    )
 
 
 def describe_alert(status: AlertStatus) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import click
 
 from penstock.broker.audit import AuditLog, AuditQuery, AuditResult
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, format_time, print_json, print_table
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
 from penstock.rules.audit_chain import AuditReport, Finding, SealHead, parse_seal
@@ -75,9 +75,6 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
         return await AuditLog(store).find(query), now
 
     page, now = session.run_on_store(work)
-    if session.as_json:
-        print_json_lines(map(describe_entry, page.entries))
-        return
     columns = ("age", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
         (
@@ -91,7 +88,7 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
         )
         for each in page.entries
     ]
-    print_table(columns, rows, "no audit entries")
+    session.print_table(columns, rows, "no audit entries", map(describe_entry, page.entries))
 
 
 def describe_entry(entry: AuditEntry) -> dict[str, Any]:
@@ -124,11 +121,7 @@ def verify(session: CommandContext, known: str | None) -> None:
     penstock audit verify
     """
     seal = None if known is None else parse_seal(known)
-
-    async def work(store: Store) -> AuditReport:
-        return await AuditLog(store).verify(seal)
-
-    report = session.run_on_store(work)
+    report = session.run_on_store(lambda store: AuditLog(store).verify(seal))
     if session.as_json:
         print_json(describe_report(report))
     else:
@@ -182,10 +175,7 @@ def seal(session: CommandContext) -> None:
         return await log.head()
 
     head = session.run_on_store(work)
-    if session.as_json:
-        print_json({"seal": str(head)})
-    else:
-        print(head)
+    session.print_result({"seal": str(head)}, str(head))
 
 
 COMMANDS = {"audit": audit}

@@ -7,18 +7,12 @@ import click
 
 from penstock.broker.local import Broker
 from penstock.cli.bulk import apply_to_each
-from penstock.cli.bulk_actions import (
-    BulkOptions,
-    add_bulk_options,
-    follow,
-    print_action,
-    run_bulk,
-)
+from penstock.cli.bulk_actions import BulkOptions, add_bulk_options, follow, print_action, run_bulk
 from penstock.cli.commands.dlq import report
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
-from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
 from penstock.model.bulk import BulkAction, BulkVerb
 from penstock.model.message import State
@@ -238,16 +232,13 @@ def list_actions(session: CommandContext, active: bool, limit: int) -> None:
         return found, await broker.now()
 
     found, now = session.run(work)
-    if session.as_json:
-        print_json_lines(map(make_bulk_view, found))
-        return
     rows = [
         (each.id, each.request.verb.value, each.state.value, each.counts.done,
          sum(each.counts.skipped.values()), each.counts.failed, format_ago(each.created_at, now),
          each.request.name, each.request.filter or "by ids")
         for each in found
     ]  # fmt: skip
-    print_table(COLUMNS, rows, "no bulk actions")
+    session.print_table(COLUMNS, rows, "no bulk actions", map(make_bulk_view, found))
 
 
 @command(bulk, "show")

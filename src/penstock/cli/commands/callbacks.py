@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from penstock.broker.local import Broker
 from penstock.broker.webhook_secrets import WebhookSecrets
@@ -104,7 +103,7 @@ def rotate(session: CommandContext) -> None:
 
 def print_secrets(session: CommandContext, secrets: SigningSecrets) -> None:
     if session.as_json:
-        print_json(msgspec.to_builtins(make_secret_view(secrets)))
+        print_json(make_secret_view(secrets))
         return
     until = None if secrets.until is None else f"{format_clock(secrets.until)} UTC"
     print_details(

@@ -140,10 +140,9 @@ def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
         return read(made.settings)
 
     found = session.run(work, create=True)
-    if session.as_json:
-        print_json({name: found[key]})
-    else:
-        print(f"{name} is now {format_setting(found[key])} in queue {queue}")
+    session.print_result(
+        {name: found[key]}, f"{name} is now {format_setting(found[key])} in queue {queue}"
+    )
 
 
 @command(config, "show")

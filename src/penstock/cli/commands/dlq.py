@@ -50,12 +50,7 @@ def dlq() -> None:
 def add_filter_options(call: Any) -> Any:
     """Add the options shared by commands that act on many messages."""
     for option in (
-        click.option(
-            "--rate",
-            type=RATE,
-            metavar="RATE",
-            help="Maximum rate, such as 50/s.",
-        ),
+        click.option("--rate", type=RATE, metavar="RATE", help="Maximum rate, such as 50/s."),
         click.option(
             "--limit",
             type=click.IntRange(min=1),
@@ -95,11 +90,9 @@ def run_all(
         return
     if wanted and given.get("ask"):
         click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
-
-    async def work(broker: Broker) -> BulkResult:
-        return await apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
-
-    bulk = session.run(work)
+    bulk = session.run(
+        lambda broker: apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
+    )
     report(session, verb, bulk, copies)
 
 

@@ -1,11 +1,10 @@
 """The `human-webhook` commands: webhooks about human steps."""
 
 import click
-import msgspec
 
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago
 from penstock.model.human_webhooks import HumanWebhookState, HumanWebhookStatus
 from penstock.model.message import Moment
 from penstock.wire.human_webhooks import make_webhook_view
@@ -44,10 +43,7 @@ def add(session: CommandContext, name: str, to: str, links: bool) -> None:
         return HumanWebhookStatus(made, HumanWebhookState())
 
     made = session.run(work)
-    if session.as_json:
-        print_json(msgspec.to_builtins(make_webhook_view(made)))
-    else:
-        print(f"webhook {name} created")
+    session.print_result(make_webhook_view(made), f"webhook {name} created")
 
 
 @command(human_webhook, "list")
@@ -62,9 +58,6 @@ def list_(session: CommandContext) -> None:
         return await broker.inbox.webhooks.list(scope=session.scope), await broker.now()
 
     found, now = session.run(work)
-    if session.as_json:
-        print_json_lines(msgspec.to_builtins(make_webhook_view(each)) for each in found)
-        return
     rows = [
         (
             each.webhook.name,
@@ -75,7 +68,8 @@ def list_(session: CommandContext) -> None:
         )
         for each in found
     ]
-    print_table(("webhook", "url", "links", "last", "error"), rows, "no webhooks")
+    columns = ("webhook", "url", "links", "last", "error")
+    session.print_table(columns, rows, "no webhooks", map(make_webhook_view, found))
 
 
 @command(human_webhook, "delete")
@@ -86,12 +80,8 @@ def delete(session: CommandContext, name: str) -> None:
     \b
     penstock human-webhook delete chat
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.inbox.webhooks.delete(name, scope=session.scope)
-
-    session.run(work)
-    print_json({"name": name}) if session.as_json else print(f"webhook {name} is deleted")
+    session.run(lambda broker: broker.inbox.webhooks.delete(name, scope=session.scope))
+    session.print_result({"name": name}, f"webhook {name} is deleted")
 
 
 COMMANDS = {"human-webhook": human_webhook}

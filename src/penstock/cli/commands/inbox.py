@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.local import Broker
 from penstock.cli.commands.audit import DefaultGroup
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidInput
 from penstock.model.human import HumanPattern, HumanSpec
 from penstock.model.message import NEVER, Moment
@@ -53,9 +53,6 @@ def list_(session: CommandContext) -> None:
         return steps, await broker.now()
 
     steps, now = session.run(work)
-    if session.as_json:
-        print_json_lines(describe_step(each) for each in steps)
-        return
     rows = [
         (
             each.step.id,
@@ -68,7 +65,9 @@ def list_(session: CommandContext) -> None:
         for each in steps
     ]
     columns = ("id", "title", "assigned", "claimed by", "age", "times out in")
-    print_table(columns, rows, "no open human steps")
+    session.print_table(
+        columns, rows, "no open human steps", (make_step_view(each) for each in steps)
+    )
 
 
 def list_assigned(found: InboxStep) -> list[str]:
@@ -80,10 +79,6 @@ def format_left(moment: Moment, now: Moment) -> str | None:
     return None if moment >= NEVER else format_ago(now, max(now, moment))
 
 
-def describe_step(found: InboxStep) -> Any:
-    return msgspec.to_builtins(make_step_view(found))
-
-
 @command(inbox, "show")
 @click.argument("id", type=click.IntRange(1))
 def show(session: CommandContext, id: int) -> None:
@@ -92,12 +87,9 @@ def show(session: CommandContext, id: int) -> None:
     \b
     penstock inbox show 42
     """
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.get(id, make_person(session), scope=session.scope)
-
-    found = session.run(work)
-    print_json(describe_step(found)) if session.as_json else print_step(found)
+    person = make_person(session)
+    found = session.run(lambda broker: broker.inbox.get(id, person, scope=session.scope))
+    print_json(make_step_view(found)) if session.as_json else print_step(found)
 
 
 def print_step(found: InboxStep) -> None:
@@ -127,11 +119,9 @@ def claim(session: CommandContext, id: int) -> None:
     \b
     penstock inbox claim 42
     """
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.claim(id, make_person(session), scope=session.scope)
-
-    report(session, session.run(work), f"human step {id} is claimed by {session.user}")
+    person = make_person(session)
+    found = session.run(lambda broker: broker.inbox.claim(id, person, scope=session.scope))
+    session.print_result(make_step_view(found), f"human step {id} is claimed by {session.user}")
 
 
 @command(inbox, "release")
@@ -142,11 +132,9 @@ def release(session: CommandContext, id: int) -> None:
     \b
     penstock inbox release 42
     """
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.release(id, make_person(session), scope=session.scope)
-
-    report(session, session.run(work), f"human step {id} is released")
+    person = make_person(session)
+    found = session.run(lambda broker: broker.inbox.release(id, person, scope=session.scope))
+    session.print_result(make_step_view(found), f"human step {id} is released")
 
 
 @command(inbox, "delegate")
@@ -158,11 +146,9 @@ def delegate(session: CommandContext, id: int, to: str) -> None:
     \b
     penstock inbox delegate 42 jwt:bob
     """
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.delegate(id, make_person(session), to, scope=session.scope)
-
-    report(session, session.run(work), f"human step {id} is delegated to {to}")
+    person = make_person(session)
+    found = session.run(lambda broker: broker.inbox.delegate(id, person, to, scope=session.scope))
+    session.print_result(make_step_view(found), f"human step {id} is delegated to {to}")
 
 
 @command(inbox, "comment")
@@ -174,11 +160,9 @@ def comment(session: CommandContext, id: int, text: str) -> None:
     \b
     penstock inbox comment 42 "Waiting for the invoice."
     """
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.comment(id, make_person(session), text, scope=session.scope)
-
-    report(session, session.run(work), f"human step {id} has a new comment")
+    person = make_person(session)
+    found = session.run(lambda broker: broker.inbox.comment(id, person, text, scope=session.scope))
+    session.print_result(make_step_view(found), f"human step {id} has a new comment")
 
 
 @command(inbox, "request")
@@ -208,7 +192,7 @@ def request(
         return (await broker.inbox.request(made, scope=session.scope, requester=user)).id
 
     id = session.run(work, create=True)
-    print_json({"id": str(id)}) if session.as_json else print(f"human step {id} is open")
+    session.print_result({"id": str(id)}, f"human step {id} is open")
 
 
 def read_spec(text: str) -> HumanSpec:
@@ -250,17 +234,15 @@ def decide(
     penstock decide 42 reject --input reason="no receipt"
     """
     inputs = {name: read_value(value) for name, value in map(split_pair, given)}
-
-    async def work(broker: Broker) -> InboxStep:
-        return await broker.inbox.decide(
+    found = session.run(
+        lambda broker: broker.inbox.decide(
             id, make_person(session), choice, inputs=inputs, comment=comment, scope=session.scope
         )
-
-    found = session.run(work)
+    )
     missing = found.step.spec.approvals - len(found.step.state.approvals)
     done = f"human step {id} is decided: {choice}"
     waiting = f"human step {id} has your choice, {missing} more needed"
-    report(session, found, done if found.decision is not None else waiting)
+    session.print_result(make_step_view(found), done if found.decision is not None else waiting)
 
 
 def read_value(text: str) -> Any:
@@ -268,10 +250,6 @@ def read_value(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:
         return text
-
-
-def report(session: CommandContext, found: InboxStep, text: str) -> None:
-    print_json(describe_step(found)) if session.as_json else print(text)
 
 
 @click.group("pattern")
@@ -296,15 +274,12 @@ def save(session: CommandContext, name: str, spec: str, description: str) -> Non
     penstock pattern save refund refund.json
     """
     given = HumanPattern(name=name, spec=read_fields(spec), description=description)
-
-    async def work(broker: Broker) -> HumanPattern:
-        return await broker.inbox.patterns.save(given, scope=session.scope)
-
-    saved = session.run(work, create=True)
-    if session.as_json:
-        print_json(msgspec.to_builtins(make_pattern_view(saved)))
-    else:
-        print(f"pattern {name} is saved as version {saved.version}")
+    saved = session.run(
+        lambda broker: broker.inbox.patterns.save(given, scope=session.scope), create=True
+    )
+    session.print_result(
+        make_pattern_view(saved), f"pattern {name} is saved as version {saved.version}"
+    )
 
 
 @command(pattern, "list")
@@ -314,19 +289,13 @@ def list_patterns(session: CommandContext) -> None:
     \b
     penstock pattern list
     """
-
-    async def work(broker: Broker) -> list[HumanPattern]:
-        return await broker.inbox.patterns.list_patterns(scope=session.scope)
-
-    found = session.run(work)
-    if session.as_json:
-        print_json_lines(msgspec.to_builtins(make_pattern_view(each)) for each in found)
-        return
+    found = session.run(lambda broker: broker.inbox.patterns.list_patterns(scope=session.scope))
     rows = [
         (each.name, each.version, " ".join(list_parameters(each)) or None, each.description or None)
         for each in found
     ]
-    print_table(("name", "version", "parameters", "description"), rows, "no patterns")
+    columns = ("name", "version", "parameters", "description")
+    session.print_table(columns, rows, "no patterns", map(make_pattern_view, found))
 
 
 @command(pattern, "delete")
@@ -337,12 +306,8 @@ def delete(session: CommandContext, name: str) -> None:
     \b
     penstock pattern delete refund
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.inbox.patterns.delete(name, scope=session.scope)
-
-    session.run(work)
-    print_json({"name": name}) if session.as_json else print(f"pattern {name} is deleted")
+    session.run(lambda broker: broker.inbox.patterns.delete(name, scope=session.scope))
+    session.print_result({"name": name}, f"pattern {name} is deleted")
 
 
 COMMANDS = {"inbox": inbox, "decide": decide, "pattern": pattern}

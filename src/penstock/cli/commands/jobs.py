@@ -286,10 +286,10 @@ def print_result(session: CommandContext, job: "Job[Any]", timeout: float) -> No
             f"job {job.id} did not end within {timeout:g} s; is a worker running?"
             f" Run `penstock show {job.id}` to see its state"
         ) from None
-    if session.as_json:
-        print_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})
-    else:
-        print(result if isinstance(result, str) else encode(result).decode())
+    session.print_result(
+        {"id": str(job.id), "result": msgspec.Raw(encode(result))},
+        result if isinstance(result, str) else encode(result).decode(),
+    )
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

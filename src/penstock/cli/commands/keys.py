@@ -6,7 +6,7 @@ import click
 
 from penstock.broker.credentials import Credentials
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, format_time, print_json
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, ROLES, Key
 from penstock.rules.durations import parse_seconds
@@ -71,11 +71,9 @@ def create(session: CommandContext, name: str, expires: str | None, **given: Any
         created_by=session.user,
     )
     ttl = None if expires is None else parse_seconds(expires)
-
-    async def work(store: Store) -> tuple[Key, str]:
-        return await Credentials(store).create_key(new, ttl=ttl)
-
-    made, token = session.run_on_store(work, create=True)
+    made, token = session.run_on_store(
+        lambda store: Credentials(store).create_key(new, ttl=ttl), create=True
+    )
     print_key(session, made, token)
 
 
@@ -100,11 +98,9 @@ def list_(session: CommandContext) -> None:
         return await Credentials(store).list_keys(), await store.now()
 
     keys, now = session.run_on_store(work)
-    if session.as_json:
-        print_json_lines(describe_key(each, now) for each in keys)
-        return
     columns = ("key", "name", "tenant", "state", "access", "scopes", "age", "expires")
-    print_table(columns, [make_row(each, now) for each in keys], "no keys")
+    rows = [make_row(each, now) for each in keys]
+    session.print_table(columns, rows, "no keys", (describe_key(each, now) for each in keys))
 
 
 def describe_key(each: Key, now: Moment) -> dict[str, Any]:
@@ -143,11 +139,9 @@ def rotate(session: CommandContext, id: str, grace: str) -> None:
     \b
     penstock key rotate 9f31c2a07bd4 --grace 1h
     """
-
-    async def work(store: Store) -> tuple[Key, str]:
-        return await Credentials(store).rotate_key(id, grace=parse_seconds(grace))
-
-    print_key(session, *session.run_on_store(work))
+    seconds = parse_seconds(grace)
+    rotated = session.run_on_store(lambda store: Credentials(store).rotate_key(id, grace=seconds))
+    print_key(session, *rotated)
 
 
 @command(key, "revoke")
@@ -158,15 +152,11 @@ def revoke(session: CommandContext, id: str) -> None:
     \b
     penstock key revoke 9f31c2a07bd4
     """
-
-    async def work(store: Store) -> Key:
-        return await Credentials(store).revoke_key(id)
-
-    revoked = session.run_on_store(work)
-    if session.as_json:
-        print_json({"id": revoked.id, "name": revoked.name, "state": "revoked"})
-    else:
-        print(f"key {revoked.id} ({revoked.name}) is revoked")
+    revoked = session.run_on_store(lambda store: Credentials(store).revoke_key(id))
+    session.print_result(
+        {"id": revoked.id, "name": revoked.name, "state": "revoked"},
+        f"key {revoked.id} ({revoked.name}) is revoked",
+    )
 
 
 @click.group("role")
@@ -194,10 +184,7 @@ def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant
         return (await Credentials(store).save_role(tenant, name, grants)).grants
 
     saved = session.run_on_store(work, create=True)
-    if session.as_json:
-        print_json({"name": name, "grants": saved})
-    else:
-        print(f"role {name}: {' '.join(saved)}")
+    session.print_result({"name": name, "grants": saved}, f"role {name}: {' '.join(saved)}")
 
 
 @command(role, "list")
@@ -208,18 +195,12 @@ def list_roles(session: CommandContext, tenant: str) -> None:
     \b
     penstock role list
     """
-
-    async def work(store: Store) -> dict[str, tuple[str, ...]]:
-        return await Credentials(store).list_roles(tenant)
-
-    found = session.run_on_store(work)
-    if session.as_json:
-        print_json_lines({"name": name, "grants": grants} for name, grants in found.items())
-        return
+    found = session.run_on_store(lambda store: Credentials(store).list_roles(tenant))
     rows = [
         (name, " ".join(grants), "yes" if name in ROLES else None) for name, grants in found.items()
     ]
-    print_table(("role", "grants", "built-in"), rows, "")
+    values = ({"name": name, "grants": grants} for name, grants in found.items())
+    session.print_table(("role", "grants", "built-in"), rows, "", values)
 
 
 @command(role, "delete")
@@ -231,12 +212,8 @@ def delete_role(session: CommandContext, name: str, tenant: str) -> None:
     \b
     penstock role delete mailer
     """
-
-    async def work(store: Store) -> None:
-        await Credentials(store).delete_role(tenant, name)
-
-    session.run_on_store(work)
-    print_json({"deleted": name}) if session.as_json else print(f"role {name} is deleted")
+    session.run_on_store(lambda store: Credentials(store).delete_role(tenant, name))
+    session.print_result({"deleted": name}, f"role {name} is deleted")
 
 
 COMMANDS = {"key": key, "role": role}

@@ -1,13 +1,13 @@
 """The commands `list` and `show` for messages."""
 
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.broker.local import Broker
 from penstock.broker.search import join_terms
-from penstock.cli.archive import show_archived
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import (
@@ -35,18 +35,22 @@ from penstock.cli.message_details import (
     format_due,
     format_held,
     format_progress,
+    list_content,
+    list_details,
     print_record,
     print_steps,
+    print_timeline,
 )
 from penstock.cli.options import add_search_options
-from penstock.cli.output import (
-    cut,
-    format_ago,
-    print_json,
-)
+from penstock.cli.output import cut, format_ago, print_details, print_json
+from penstock.errors import InvalidInput, NotFound
+from penstock.extras import require_extra
 from penstock.model.message import Moment, Record, State
-from penstock.model.queue import Queue
+from penstock.model.queue import Queue, Scope
 from penstock.model.waiting import StepLog
+
+if TYPE_CHECKING:
+    from penstock.pipeline.lake.lookup import LakeMessage
 
 group = click.Group()
 MAX_CONSUMER = 20
@@ -179,3 +183,41 @@ def show(session: CommandContext, reference: str, output: bool, lake: str | None
 
 
 COMMANDS = {"list": list_, "show": show}
+
+
+def show_archived(place: str, reference: str, as_json: bool) -> None:
+    if not (reference.isascii() and reference.isdecimal() and len(reference) < 20):
+        raise InvalidInput(f"{reference[:100]!r} is not an id; a lake is searched by id")
+    with require_extra("pipeline"):
+        from penstock.pipeline.lake.lake import find
+        from penstock.pipeline.lake.lookup import find_message
+    found = find_message(find(place), int(reference))
+    if found is None:
+        raise NotFound(f"lake {place!r} has no message with id {reference}")
+    if as_json:
+        print_json(describe_archived(found))
+        return
+    record = found.record
+    # The settings of the queue are not in the lake, so neither are its limits.
+    known = {"attempts": record.attempts, "deliveries": record.deliveries}
+    details = list_details(record, make_queue(found), time.time_ns() // 1_000)
+    print_details(
+        [
+            *((name, known.get(name, value)) for name, value in details),
+            *list_content(record, None, None),
+        ]
+    )
+    print_timeline(record)
+    print(f"\nbatch {found.batch} of lake {place}")
+
+
+def describe_archived(found: "LakeMessage") -> dict[str, Any]:
+    described = describe_message(found.record, make_queue(found), None)
+    for name in ("queue_state", "max_attempts", "max_deliveries", "lease", "result"):
+        del described[name]
+    return described | {"scope": found.scope, "tenant": found.tenant, "batch": found.batch}
+
+
+def make_queue(found: "LakeMessage") -> Queue:
+    id = found.record.message.queue_id
+    return Queue(id, Scope(0, found.tenant or "", found.scope or ""), found.queue or str(id))

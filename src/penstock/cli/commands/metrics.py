@@ -216,10 +216,7 @@ def describe_consumer(stats: ConsumerStats) -> dict[str, Any]:
     help="Maximum number of anomalies.",
 )
 def anomalies(
-    session: CommandContext,
-    since: str | None,
-    until: str | None,
-    **filters: Any,
+    session: CommandContext, since: str | None, until: str | None, **filters: Any
 ) -> None:
     """List anomalies, by default of the last day.
 

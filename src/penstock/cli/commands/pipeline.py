@@ -19,8 +19,6 @@ from penstock.cli.pipeline_output import (
     write_atomically,
 )
 from penstock.extras import require_extra
-from penstock.model.documents import Document
-from penstock.store import Store
 
 if TYPE_CHECKING:
     from penstock.model.anomalies import AnomalyThresholds
@@ -64,11 +62,7 @@ def add_pipeline_options(call: Any) -> Any:
             help="Spark Connect server (sc://HOST), instead of --master.",
         ),
         click.option(
-            "--master",
-            default="local[*]",
-            show_default=True,
-            is_eager=True,
-            help="Spark master.",
+            "--master", default="local[*]", show_default=True, is_eager=True, help="Spark master."
         ),
     ):
         call = option(call)
@@ -141,10 +135,10 @@ def compact(session: CommandContext, lake: str, master: str) -> None:
         from penstock.pipeline.lake.compact import compact as compact_all
 
         done = compact_all(spark, lake)
-    if session.as_json:
-        print_json({"lake": lake, **msgspec.to_builtins(done)})
-    else:
-        print(f"merged {done.files_before} small files of {done.batches} batches into {done.files}")
+    session.print_result(
+        {"lake": lake, **msgspec.to_builtins(done)},
+        f"merged {done.files_before} small files of {done.batches} batches into {done.files}",
+    )
 
 
 @command(pipeline, "balance")
@@ -257,10 +251,10 @@ def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
     from penstock.pipeline.report.page import render_page
 
     write_atomically(out, render_page(data, time.time()))
-    if session.as_json:
-        print_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(data.anomalies)})
-    else:
-        print(f"{out}: {hours} hours, {count_anomalies(data.anomalies)}")
+    session.print_result(
+        {"lake": lake, "out": out, "hours": hours, "anomalies": len(data.anomalies)},
+        f"{out}: {hours} hours, {count_anomalies(data.anomalies)}",
+    )
 
 
 @command(pipeline, "results")
@@ -281,11 +275,11 @@ def results(session: CommandContext, kind: str, limit: int) -> None:
     penstock pipeline results anomaly
     penstock pipeline results metrics --limit 10
     """
-
-    async def work(store: Store) -> list[Document]:
-        return await store.documents(kind, "lake/", limit)
-
-    found = [each for each in session.run_on_store(work) if each.name.startswith("lake/")]
+    found = [
+        each
+        for each in session.run_on_store(lambda store: store.documents(kind, "lake/", limit))
+        if each.name.startswith("lake/")
+    ]
     print_json_lines(msgspec.json.decode(each.body) for each in found)
 
 

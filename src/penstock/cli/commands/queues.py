@@ -11,7 +11,7 @@ from penstock.broker.local import Broker
 from penstock.cli.commands.status import PLACES, count_by_queue
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import print_details, print_json, print_json_lines, print_table
+from penstock.cli.output import print_details, print_json
 from penstock.errors import InvalidInput
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import QueueSettings
@@ -98,13 +98,9 @@ def create(session: CommandContext, name: str, preset: str, settings: tuple[str,
     penstock queue create mail max_attempts=3 lease=60
     penstock queue create tasks --preset codeq backoff.initial=5
     """
-
-    async def work(broker: Broker) -> Queue:
-        return await broker.admin.create_queue(
-            name, preset_name=preset, scope=session.scope, **parse_settings(settings)
-        )
-
-    print_queue(session, session.run(work, create=True))
+    given = {"preset_name": preset, "scope": session.scope, **parse_settings(settings)}
+    made = session.run(lambda broker: broker.admin.create_queue(name, **given), create=True)
+    print_queue(session, made)
 
 
 @command(queue, "list")
@@ -115,15 +111,8 @@ def list_(session: CommandContext) -> None:
     penstock queue list
     penstock queue list --json | jq .settings.max_attempts
     """
-
-    async def work(broker: Broker) -> list[tuple[Queue, dict[str, int]]]:
-        return await count_by_queue(broker, session.scope)
-
-    found = session.run(work)
-    if session.as_json:
-        print_json_lines(describe_queue(each) | {"counts": counts} for each, counts in found)
-        return
-    print_table(
+    found = session.run(lambda broker: count_by_queue(broker, session.scope))
+    session.print_table(
         ("queue", "state", "ordering", "attempts", "lease", *PLACES.values()),
         [
             [each.name, each.serving_state.value, each.settings.ordering,
@@ -132,6 +121,7 @@ def list_(session: CommandContext) -> None:
             for each, counts in found
         ],
         "no queues",
+        (describe_queue(each) | {"counts": counts} for each, counts in found),
     )  # fmt: skip
 
 
@@ -143,11 +133,7 @@ def show(session: CommandContext, name: str) -> None:
     \b
     penstock queue show mail
     """
-
-    async def work(broker: Broker) -> Queue:
-        return await broker.admin.queue(name, scope=session.scope)
-
-    print_queue(session, session.run(work))
+    print_queue(session, session.run(lambda broker: broker.admin.queue(name, scope=session.scope)))
 
 
 @command(queue, "set")
@@ -159,11 +145,8 @@ def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
     \b
     penstock queue set mail max_attempts=10 backoff.max=600
     """
-
-    async def work(broker: Broker) -> Queue:
-        return await broker.admin.set_queue(name, scope=session.scope, **parse_settings(settings))
-
-    print_queue(session, session.run(work))
+    given = {"scope": session.scope, **parse_settings(settings)}
+    print_queue(session, session.run(lambda broker: broker.admin.set_queue(name, **given)))
 
 
 def add_state_command(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
@@ -233,7 +216,7 @@ def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool
     if not yes and (waiting := session.run(count)):
         click.confirm(f"End {waiting} messages as cancelled?", abort=True, err=True)
     purged = session.run(work)
-    print_json({"purged": purged}) if session.as_json else print(f"{purged} purged")
+    session.print_result({"purged": purged}, f"{purged} purged")
 
 
 @command(queue, "delete")
@@ -246,12 +229,8 @@ def delete(session: CommandContext, name: str, force: bool) -> None:
     penstock queue delete mail
     penstock queue delete mail --force
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.admin.delete_queue(name, force=force, scope=session.scope)
-
-    session.run(work)
-    print_json({"deleted": name}) if session.as_json else print(f"queue {name} deleted")
+    session.run(lambda broker: broker.admin.delete_queue(name, force=force, scope=session.scope))
+    session.print_result({"deleted": name}, f"queue {name} deleted")
 
 
 @command(queue, "prune")
@@ -283,10 +262,10 @@ def prune(session: CommandContext, name: str, older_than: str, limit: int) -> No
         )
 
     done = session.run(work)
-    if session.as_json:
-        print_json({"queue": name, "pruned": done.count, "more": done.more})
-    else:
-        print(f"{done.count} pruned{', and there are more' if done.more else ''}")
+    session.print_result(
+        {"queue": name, "pruned": done.count, "more": done.more},
+        f"{done.count} pruned{', and there are more' if done.more else ''}",
+    )
 
 
 COMMANDS = {"queue": queue}

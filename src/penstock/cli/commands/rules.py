@@ -84,11 +84,10 @@ def list_(session: CommandContext) -> None:
     penstock rule list
     """
     found = session.run(lambda broker: broker.rules.list_rules(scope=session.scope))
-    if session.as_json:
-        print_json_lines(map(describe_rule, found))
-        return
     columns = ("rule", "version", "on", "order", "queue", "type", "when", "do", "state")
-    print_table(columns, [make_row(each) for each in found], "no rules")
+    session.print_table(
+        columns, [make_row(each) for each in found], "no rules", map(describe_rule, found)
+    )
 
 
 def make_row(stored: StoredRule) -> Sequence[Any]:
@@ -180,10 +179,7 @@ def set_enabled(session: CommandContext, name: str, *, enabled: bool) -> None:
     stored = session.run(
         lambda broker: broker.rules.enable(name, enabled=enabled, scope=session.scope)
     )
-    if session.as_json:
-        print_json(describe_rule(stored))
-    else:
-        print(f"{stored.reference} is {describe_state(stored)}")
+    session.print_result(describe_rule(stored), f"{stored.reference} is {describe_state(stored)}")
 
 
 @command(rule, "delete")
@@ -195,7 +191,7 @@ def delete(session: CommandContext, name: str) -> None:
     penstock rule delete vip-mail
     """
     session.run(lambda broker: broker.rules.delete(name, scope=session.scope))
-    print_json({"rule": name, "deleted": True}) if session.as_json else print(f"{name} deleted")
+    session.print_result({"rule": name, "deleted": True}, f"{name} deleted")
 
 
 @command(rule, "test")
@@ -241,13 +237,10 @@ def coverage(session: CommandContext, last: int) -> None:
     found: list[RuleCoverage] = session.run(
         lambda broker: broker.rules.coverage(last=last, scope=session.scope)
     )
-    if session.as_json:
-        print_json_lines(map(msgspec.to_builtins, found))
-        return
     columns = ("rule", "on", "seen", "matched", "shadowed", "missing field", "errors", "note")
     rows = [(each.name, each.on.value, each.seen, each.matched, each.shadowed, each.missing_field,
              each.errors, "never matched" if each.never else "") for each in found]  # fmt: skip
-    print_table(columns, rows, "no rules")
+    session.print_table(columns, rows, "no rules", found)
 
 
 @command(rule, "backtest")

@@ -11,14 +11,7 @@ from penstock.cli.commands.jobs import JobText, ensure_shell_queue
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE
-from penstock.cli.output import (
-    format_ago,
-    format_clock,
-    format_time,
-    print_json,
-    print_json_lines,
-    print_table,
-)
+from penstock.cli.output import format_ago, format_clock, format_time
 from penstock.errors import InvalidInput, NotFound
 from penstock.model.message import Draft, Moment
 from penstock.model.queue import Missed, Schedule
@@ -97,10 +90,9 @@ def create(
         return await broker.admin.schedule(made, scope=session.scope)
 
     saved = session.run(work, create=True)
-    if session.as_json:
-        print_json(describe_schedule(saved))
-    else:
-        print(f"{name} runs next at {format_clock(saved.next_at)} UTC")
+    session.print_result(
+        describe_schedule(saved), f"{name} runs next at {format_clock(saved.next_at)} UTC"
+    )
 
 
 @command(schedule, "list")
@@ -116,11 +108,9 @@ def list_(session: CommandContext) -> None:
         return await broker.admin.schedules(scope=session.scope), await broker.now()
 
     schedules, now = session.run(work)
-    if session.as_json:
-        print_json_lines(map(describe_schedule, schedules))
-        return
     columns = ("schedule", "queue", "cron", "time zone", "missed", "state", "next", "last")
-    print_table(columns, [make_row(each, now) for each in schedules], "no schedules")
+    rows = [make_row(each, now) for each in schedules]
+    session.print_table(columns, rows, "no schedules", map(describe_schedule, schedules))
 
 
 def describe_schedule(each: Schedule) -> dict[str, Any]:
@@ -151,7 +141,7 @@ def add_schedule_command(verb: str, text: str, done: str, work: Work) -> None:
             return {"schedule": each.name, **await work(broker, each, session.scope)}
 
         result = session.run(run)
-        print_json(result) if session.as_json else print(done.format(**result))
+        session.print_result(result, done.format(**result))
 
     call.__doc__ = f"{text}\n\n\b\npenstock schedule {verb} shop.tasks.report"
     command(schedule, verb)(click.argument("name")(call))

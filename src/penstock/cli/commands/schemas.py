@@ -13,14 +13,7 @@ from penstock.broker.local import Broker
 from penstock.broker.schemas.registry import SchemaReport, split_reference
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import (
-    escape_control,
-    format_clock,
-    format_time,
-    print_json,
-    print_json_lines,
-    print_table,
-)
+from penstock.cli.output import escape_control, format_clock, format_time, print_json
 from penstock.errors import InvalidInput
 from penstock.model.schemas import Binding, Compatibility, Schema
 
@@ -67,19 +60,16 @@ def add(
     penstock schema add order --from shop.models:Order --compatibility full
     """
     text = read_schema_source(file, source)
-
-    async def work(broker: Broker) -> Schema:
-        return await broker.schemas.add(
+    added = session.run(
+        lambda broker: broker.schemas.add(
             name, text, compatibility=compatibility, scope=session.scope
-        )
-
-    added = session.run(work, create=True)
-    if session.as_json:
-        print_json(describe_schema(added))
-    else:
-        print(
-            f"schema {added.reference} is stored; bind it with: penstock schema bind QUEUE {name}"
-        )
+        ),
+        create=True,
+    )
+    session.print_result(
+        describe_schema(added),
+        f"schema {added.reference} is stored; bind it with: penstock schema bind QUEUE {name}",
+    )
 
 
 @command(schema, "check")
@@ -99,13 +89,11 @@ def check(
     penstock schema check order order.json
     """
     text = read_schema_source(file, source)
-
-    async def work(broker: Broker) -> SchemaReport:
-        return await broker.schemas.check(
+    report = session.run(
+        lambda broker: broker.schemas.check(
             name, text, compatibility=compatibility, scope=session.scope
         )
-
-    report = session.run(work)
+    )
     if session.as_json:
         print_json({**msgspec.to_builtins(report), "compatible": report.compatible})
     else:
@@ -149,11 +137,6 @@ def list_(session: CommandContext) -> None:
         return schemas, await broker.schemas.list_bindings(scope=session.scope)
 
     schemas, bindings = session.run(work)
-    if session.as_json:
-        print_json_lines([{**describe_schema(each), "bindings": [
-            describe_binding(one) for one in bindings if one.schema == each.name
-        ]} for each in schemas])  # fmt: skip
-        return
     rows = [
         (
             each.name,
@@ -165,7 +148,10 @@ def list_(session: CommandContext) -> None:
         for each in schemas
     ]
     columns = ("schema", "version", "compatibility", "added", "bound to")
-    print_table(columns, rows, "no schemas")
+    values = [{**describe_schema(each), "bindings": [
+        describe_binding(one) for one in bindings if one.schema == each.name
+    ]} for each in schemas]  # fmt: skip
+    session.print_table(columns, rows, "no schemas", values)
 
 
 def format_binding(each: Binding) -> str:
@@ -183,15 +169,10 @@ def show(session: CommandContext, reference: str) -> None:
     penstock schema show order@2 > order.json
     """
     name, version = split_reference(reference)
-
-    async def work(broker: Broker) -> Schema:
-        return await broker.schemas.get(name, version, scope=session.scope)
-
-    found = session.run(work)
-    if session.as_json:
-        print_json(describe_schema(found))
-    else:
-        print(msgspec.json.format(bytes(found.schema), indent=2).decode())
+    found = session.run(lambda broker: broker.schemas.get(name, version, scope=session.scope))
+    session.print_result(
+        describe_schema(found), msgspec.json.format(bytes(found.schema), indent=2).decode()
+    )
 
 
 @command(schema, "bind")
@@ -208,13 +189,11 @@ def bind(session: CommandContext, queue: str, reference: str, type_: str, follow
     penstock schema bind orders order@3 --type 'order.*'
     penstock schema bind orders order --follow
     """
-
-    async def work(broker: Broker) -> Binding:
-        return await broker.schemas.bind(
+    bound = session.run(
+        lambda broker: broker.schemas.bind(
             queue, reference, type=type_, follow=follow, scope=session.scope
         )
-
-    bound = session.run(work)
+    )
     if session.as_json:
         print_json(describe_binding(bound))
     else:
@@ -231,13 +210,9 @@ def unbind(session: CommandContext, queue: str, type_: str) -> None:
     \b
     penstock schema unbind orders --type 'order.*'
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.schemas.unbind(queue, type=type_, scope=session.scope)
-
-    session.run(work)
+    session.run(lambda broker: broker.schemas.unbind(queue, type=type_, scope=session.scope))
     gone = {"queue": queue, "type": type_}
-    print_json(gone) if session.as_json else print(f"queue {queue} has no schema for type {type_}")
+    session.print_result(gone, f"queue {queue} has no schema for type {type_}")
 
 
 @command(schema, "delete")
@@ -248,12 +223,8 @@ def delete(session: CommandContext, name: str) -> None:
     \b
     penstock schema delete order
     """
-
-    async def work(broker: Broker) -> None:
-        await broker.schemas.delete(name, scope=session.scope)
-
-    session.run(work)
-    print_json({"schema": name}) if session.as_json else print(f"schema {name} deleted")
+    session.run(lambda broker: broker.schemas.delete(name, scope=session.scope))
+    session.print_result({"schema": name}, f"schema {name} deleted")
 
 
 @command(schema, "draft")
@@ -265,17 +236,15 @@ def draft(session: CommandContext, queue: str, type_: str) -> None:
     \b
     penstock schema draft orders --type order.placed > order.json
     """
-
-    async def work(broker: Broker) -> tuple[dict[str, Any], int]:
-        return await broker.schemas.draft(queue, type=type_, scope=session.scope)
-
-    drafted, bodies = session.run(work)
+    drafted, bodies = session.run(
+        lambda broker: broker.schemas.draft(queue, type=type_, scope=session.scope)
+    )
     if not bodies:
         raise InvalidInput(f"queue {queue!r} has no stored JSON body of type {type_}")
-    if session.as_json:
-        print_json({"schema": drafted, "bodies": bodies})
-    else:
-        print(msgspec.json.format(msgspec.json.encode(drafted), indent=2).decode())
+    session.print_result(
+        {"schema": drafted, "bodies": bodies},
+        msgspec.json.format(msgspec.json.encode(drafted), indent=2).decode(),
+    )
 
 
 def describe_schema(each: Schema) -> dict[str, Any]:

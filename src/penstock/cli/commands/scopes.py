@@ -3,12 +3,10 @@
 from collections.abc import Awaitable, Callable
 
 import click
-import msgspec
 
 from penstock.broker.local import Broker
 from penstock.broker.scopes import ScopeDetails
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import print_json, print_json_lines, print_table
 
 Work = Callable[[Broker, str], Awaitable[ScopeDetails]]
 
@@ -35,12 +33,13 @@ def create(
     \b
     penstock scope create billing --description 'Invoices and reminders'
     """
-
-    async def work(broker: Broker) -> ScopeDetails:
-        return await broker.scopes.ensure(name, display_name=display_name, description=description)
-
-    made = session.run(work, create=True)
-    print_json(msgspec.to_builtins(made)) if session.as_json else print(f"scope {name} exists")
+    made = session.run(
+        lambda broker: broker.scopes.ensure(
+            name, display_name=display_name, description=description
+        ),
+        create=True,
+    )
+    session.print_result(made, f"scope {name} exists")
 
 
 @command(scope, "list")
@@ -50,28 +49,16 @@ def list_(session: CommandContext) -> None:
     \b
     penstock scope list
     """
-
-    async def work(broker: Broker) -> list[ScopeDetails]:
-        return await broker.scopes.list_scopes()
-
-    found = session.run(work)
-    if session.as_json:
-        print_json_lines(map(msgspec.to_builtins, found))
-        return
+    found = session.run(lambda broker: broker.scopes.list_scopes())
     rows = [(each.name, each.state, each.display_name, each.description) for each in found]
-    print_table(("scope", "state", "display name", "description"), rows, "no scopes")
+    columns = ("scope", "state", "display name", "description")
+    session.print_table(columns, rows, "no scopes", found)
 
 
 def add_scope_command(verb: str, text: str, work: Work) -> None:
     def call(session: CommandContext, name: str) -> None:
-        async def run(broker: Broker) -> ScopeDetails:
-            return await work(broker, name)
-
-        changed = session.run(run)
-        if session.as_json:
-            print_json(msgspec.to_builtins(changed))
-        else:
-            print(f"scope {name} is {changed.state}")
+        changed = session.run(lambda broker: work(broker, name))
+        session.print_result(changed, f"scope {name} is {changed.state}")
 
     call.__doc__ = f"{text}\n\n\b\npenstock scope {verb} billing"
     command(scope, verb)(click.argument("name")(call))

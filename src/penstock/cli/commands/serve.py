@@ -110,7 +110,11 @@ FILES_AND_WEBHOOKS = (
         metavar="URL",
         help="Public URL of this service, for links and notifications.",
     ),
-    click.option("--lake", metavar="LOCATION", help="Lake of the pipeline that pages may run."),
+    click.option(
+        "--lake",
+        metavar="LOCATION",
+        help="Lake of pipeline runs that are started from the dashboard.",
+    ),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(
         "--artifacts",
@@ -142,8 +146,7 @@ def add_server_options(call: Any) -> Any:
         ),
         click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind. Default: 7070."),
         click.option(
-            "--host",
-            help="Address to bind. Any but loopback requires --auth. Default: 127.0.0.1.",
+            "--host", help="Address to bind. Any but loopback requires --auth. Default: 127.0.0.1."
         ),
     ):
         call = option(call)

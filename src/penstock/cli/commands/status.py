@@ -9,7 +9,7 @@ from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.liveness import is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, format_time, print_json, print_table
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun
@@ -153,21 +153,19 @@ def agents(session: CommandContext) -> None:
 
     runs, now = session.run_on_store(work)
     found = [(name, every, runs.get(name, NEVER_RUN)) for name, every in AGENTS.items()]
-    if session.as_json:
-        print_json_lines(
-            {"agent": name, "every": every, "last_work": format_time(run.at or None),
-             "by": run.by or None, "result": run.result}
-            for name, every, run in found
-        )  # fmt: skip
-        return
-    print_table(
+    session.print_table(
         ("agent", "every", "last work", "by", "result"),
         [
             (name, every, format_ago(run.at or None, now), run.by[:12], run.result)
             for name, every, run in found
         ],
         "no agents",
-    )
+        (
+            {"agent": name, "every": every, "last_work": format_time(run.at or None),
+             "by": run.by or None, "result": run.result}
+            for name, every, run in found
+        ),
+    )  # fmt: skip
 
 
 COMMANDS = {"status": status, "agents": agents}

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from penstock import stores
 from penstock.artifacts.storage import default_location, open_storage
@@ -65,10 +64,9 @@ def migrate(session: CommandContext, app: str | None, plan: bool) -> None:
         print_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
         return
     checks = {check.name: check.text for check in session.run_on_store(examine, create=True)}
-    if session.as_json:
-        print_json({"done": steps, "schema": checks["schema"]})
-    else:
-        print("\n".join([*steps, checks["schema"]]))
+    session.print_result(
+        {"done": steps, "schema": checks["schema"]}, "\n".join([*steps, checks["schema"]])
+    )
 
 
 @command(group, "doctor")
@@ -92,7 +90,7 @@ def doctor(session: CommandContext) -> None:
 
     checks = session.run_on_store(work)
     if session.as_json:
-        print_json_lines(msgspec.to_builtins(check) for check in checks)
+        print_json_lines(checks)
     else:
         rows = [("ok" if check.well else "WARN", check.name, check.text) for check in checks]
         print_table(("", "check", "result"), rows, "nothing to check")
@@ -115,19 +113,12 @@ def backup(session: CommandContext, target: Path) -> None:
         raise InvalidInput(f"{str(target)!r} already exists; choose another name")
     if not target.parent.is_dir():
         raise InvalidInput(f"directory {str(target.parent)!r} does not exist; create it first")
-
-    async def work(store: Store) -> None:
-        await store.backup(str(target))
-
     try:
-        session.run_on_store(work)
+        session.run_on_store(lambda store: store.backup(str(target)))
     except OSError as error:
         raise StoreUnusable(f"cannot write {str(target)!r}: {error.strerror}") from None
     size = target.stat().st_size
-    if session.as_json:
-        print_json({"file": str(target), "bytes": size})
-    else:
-        print(f"{target} ({size} bytes)")
+    session.print_result({"file": str(target), "bytes": size}, f"{target} ({size} bytes)")
 
 
 @command(group, "bench")

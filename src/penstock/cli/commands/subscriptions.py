@@ -6,10 +6,9 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.broker.local import Broker
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_clock, format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_clock, format_time
 from penstock.cli.times import parse_time, to_moment
 from penstock.model.broadcast import BroadcastSubscription, make_child_name
 from penstock.model.message import Moment
@@ -39,15 +38,13 @@ def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
     \b
     penstock subscription seen events mailer order-7
     """
-
-    async def work(broker: Broker) -> int | None:
-        return await broker.seen(make_child_name(queue, name), key, scope=session.scope)
-
-    id = session.run(work)
-    if session.as_json:
-        print_json({"duplicate": id is not None, "id": None if id is None else str(id)})
-    else:
-        print("not seen" if id is None else f"seen by message {id}")
+    id = session.run(
+        lambda broker: broker.seen(make_child_name(queue, name), key, scope=session.scope)
+    )
+    session.print_result(
+        {"duplicate": id is not None, "id": None if id is None else str(id)},
+        "not seen" if id is None else f"seen by message {id}",
+    )
 
 
 @command(subscription, "add")
@@ -79,18 +76,15 @@ def add(
     """
     given = {each: value for each, value in settings.items() if value is not None}
     seconds = None if ttl is None else parse_seconds(ttl)
-
-    async def work(broker: Broker) -> BroadcastSubscription:
-        return await broker.broadcasts.subscribe(
+    made = session.run(
+        lambda broker: broker.broadcasts.subscribe(
             queue, name, filter=filter, ttl=seconds, start=read_start(start), scope=session.scope,
             **given,
-        )  # fmt: skip
-
-    made = session.run(work)
-    if session.as_json:
-        print_json(describe_subscription(queue, made))
-    else:
-        print(f"subscribed; claim from {make_child_name(queue, name)}")
+        )
+    )  # fmt: skip
+    session.print_result(
+        describe_subscription(queue, made), f"subscribed; claim from {make_child_name(queue, name)}"
+    )
 
 
 def read_start(text: str) -> str | Moment:
@@ -108,11 +102,10 @@ def list_(session: CommandContext, queue: str) -> None:
     found = session.run(
         lambda broker: broker.broadcasts.list_subscriptions(queue, scope=session.scope)
     )
-    if session.as_json:
-        print_json_lines(describe_subscription(queue, each) for each in found)
-        return
     columns = ("subscription", "queue", "filter", "ttl", "created (UTC)", "state")
-    print_table(columns, [make_row(queue, each) for each in found], "no subscriptions")
+    rows = [make_row(queue, each) for each in found]
+    values = (describe_subscription(queue, each) for each in found)
+    session.print_table(columns, rows, "no subscriptions", values)
 
 
 def make_row(queue: str, each: BroadcastSubscription) -> Sequence[Any]:
@@ -145,10 +138,10 @@ def delete(session: CommandContext, queue: str, name: str) -> None:
     count = session.run(
         lambda broker: broker.broadcasts.unsubscribe(queue, name, scope=session.scope)
     )
-    if session.as_json:
-        print_json({"subscription": name, "queue": queue, "cancelled": count})
-    else:
-        print(f"{name} deleted; {count} messages cancelled")
+    session.print_result(
+        {"subscription": name, "queue": queue, "cancelled": count},
+        f"{name} deleted; {count} messages cancelled",
+    )
 
 
 COMMANDS = {"subscription": subscription}

@@ -3,7 +3,6 @@
 import click
 
 from penstock.cli.context import CommandContext, command
-from penstock.store import Store
 from penstock.stores.urls import redact_url
 
 group = click.Group()
@@ -22,10 +21,9 @@ def top(session: CommandContext) -> None:
     """
     from penstock.cli.top_screen import TopScreen
 
-    async def work(store: Store) -> None:
-        await TopScreen(store, session.scope, redact_url(session.url)).run_async()
-
-    session.run_on_store(work)
+    session.run_on_store(
+        lambda store: TopScreen(store, session.scope, redact_url(session.url)).run_async()
+    )
 
 
 COMMANDS = {"top": top}

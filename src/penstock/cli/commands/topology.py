@@ -104,11 +104,7 @@ def export(session: CommandContext, name: str | None, output: str | None) -> Non
     penstock export > topology.toml
     penstock export shop --output shop.toml
     """
-
-    async def work(broker: Broker) -> dict[str, Any]:
-        return await broker.topology.export(name)
-
-    document = session.run(work)
+    document = session.run(lambda broker: broker.topology.export(name))
     text = write_toml(document)
     if session.as_json:
         text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

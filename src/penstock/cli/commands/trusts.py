@@ -4,9 +4,7 @@ import click
 
 from penstock.broker.credentials import Credentials
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.rules.access import Trust
-from penstock.store import Store
 
 
 @click.group("trust")
@@ -34,15 +32,13 @@ def set_(
     \b
     penstock trust set billing orders publish:inbox
     """
-
-    async def work(store: Store) -> Trust:
-        return await Credentials(store).save_trust(tenant, name, trusted, grants)
-
-    saved = session.run_on_store(work)
-    if session.as_json:
-        print_json(describe_trust(saved))
-    else:
-        print(f"scope {name} grants callers of {trusted}: {' '.join(map(str, saved.grants))}")
+    saved = session.run_on_store(
+        lambda store: Credentials(store).save_trust(tenant, name, trusted, grants)
+    )
+    session.print_result(
+        describe_trust(saved),
+        f"scope {name} grants callers of {trusted}: {' '.join(map(str, saved.grants))}",
+    )
 
 
 def describe_trust(each: Trust) -> dict[str, object]:
@@ -61,16 +57,11 @@ def list_(session: CommandContext, tenant: str) -> None:
     \b
     penstock trust list
     """
-
-    async def work(store: Store) -> list[Trust]:
-        return await Credentials(store).list_trusts(tenant)
-
-    found = session.run_on_store(work)
-    if session.as_json:
-        print_json_lines(map(describe_trust, found))
-        return
+    found = session.run_on_store(lambda store: Credentials(store).list_trusts(tenant))
     rows = [(each.scope, each.trusted, " ".join(map(str, each.grants))) for each in found]
-    print_table(("scope", "trusted", "grants"), rows, "no trusts")
+    session.print_table(
+        ("scope", "trusted", "grants"), rows, "no trusts", map(describe_trust, found)
+    )
 
 
 @command(trust, "delete")
@@ -83,13 +74,9 @@ def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> Non
     \b
     penstock trust delete billing orders
     """
-
-    async def work(store: Store) -> None:
-        await Credentials(store).delete_trust(tenant, name, trusted)
-
-    session.run_on_store(work)
+    session.run_on_store(lambda store: Credentials(store).delete_trust(tenant, name, trusted))
     deleted = {"scope": name, "trusted": trusted}
-    print_json(deleted) if session.as_json else print(f"scope {name} no longer trusts {trusted}")
+    session.print_result(deleted, f"scope {name} no longer trusts {trusted}")
 
 
 COMMANDS = {"trust": trust}

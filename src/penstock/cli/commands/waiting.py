@@ -7,9 +7,7 @@ from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
 from penstock.cli.message_details import describe_step, print_steps
-from penstock.cli.output import (
-    print_json,
-)
+from penstock.cli.output import print_json
 from penstock.model.waiting import SignalAnswer, StepLog
 from penstock.wire.fields import is_json
 

@@ -13,7 +13,7 @@ import msgspec
 from penstock.broker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command, log_level_option
-from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, format_time, print_json
 from penstock.cli.settings import load_settings
 from penstock.errors import InvalidState, NotFound
 from penstock.model.message import Moment
@@ -133,10 +133,7 @@ def list_(session: CommandContext) -> None:
         return await broker.workers(), await broker.now()
 
     rows, now = session.run(work)
-    if session.as_json:
-        print_json_lines(describe_worker(row, now) for row in rows)
-        return
-    print_table(
+    session.print_table(
         ("worker", "host", "pid", "state", "started", "seen", "slots", "version", "queues"),
         [
             (
@@ -153,6 +150,7 @@ def list_(session: CommandContext) -> None:
             for row in rows
         ],
         "no workers",
+        (describe_worker(row, now) for row in rows),
     )
 
 

@@ -1,14 +1,12 @@
 """The `workflow` commands."""
 
 import asyncio
-from typing import Any
 
 import click
-import msgspec
 
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, print_json, print_table
 from penstock.errors import InvalidState
 from penstock.model.message import Moment
 from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
@@ -45,9 +43,6 @@ def list_(session: CommandContext, state: str | None) -> None:
         return found, await broker.now()
 
     found, now = session.run(work)
-    if session.as_json:
-        print_json_lines(msgspec.to_builtins(make_workflow_summary(each)) for each in found)
-        return
     rows = [
         (
             each.id,
@@ -58,7 +53,8 @@ def list_(session: CommandContext, state: str | None) -> None:
         )
         for each in found
     ]
-    print_table(("id", "name", "state", "completed", "age"), rows, "no workflows")
+    columns = ("id", "name", "state", "completed", "age")
+    session.print_table(columns, rows, "no workflows", map(make_workflow_summary, found))
 
 
 @command(workflow, "show")
@@ -69,13 +65,9 @@ def show(session: CommandContext, id: str) -> None:
     \b
     penstock workflow show 6430a1b2c3d4e5
     """
-
-    async def work(broker: Broker) -> WorkflowView:
-        return await broker.workflows.get(id, scope=session.scope)
-
-    view = session.run(work)
+    view = session.run(lambda broker: broker.workflows.get(id, scope=session.scope))
     if session.as_json:
-        print_json(describe_workflow(view))
+        print_json(make_workflow_detail(view))
         return
     flow = view.workflow
     print(f"{flow.name}  {flow.state}  generation {flow.generation}\n")
@@ -93,10 +85,6 @@ def show(session: CommandContext, id: str) -> None:
     print_table(("node", "message", "queue", "type", "state", "after"), rows, "no nodes")
 
 
-def describe_workflow(view: WorkflowView) -> Any:
-    return msgspec.to_builtins(make_workflow_detail(view, frozenset()))
-
-
 @command(workflow, "cancel")
 @click.argument("id")
 def cancel(session: CommandContext, id: str) -> None:
@@ -105,11 +93,8 @@ def cancel(session: CommandContext, id: str) -> None:
     \b
     penstock workflow cancel 6430a1b2c3d4e5
     """
-
-    async def work(broker: Broker) -> int:
-        return await broker.workflows.cancel(id, scope=session.scope)
-
-    report(session, id, session.run(work), "cancelled")
+    count = session.run(lambda broker: broker.workflows.cancel(id, scope=session.scope))
+    report(session, id, count, "cancelled")
 
 
 @command(workflow, "redrive")
@@ -120,18 +105,12 @@ def redrive(session: CommandContext, id: str) -> None:
     \b
     penstock workflow redrive 6430a1b2c3d4e5
     """
-
-    async def work(broker: Broker) -> int:
-        return await broker.workflows.redrive(id, scope=session.scope)
-
-    report(session, id, session.run(work), "redriven")
+    count = session.run(lambda broker: broker.workflows.redrive(id, scope=session.scope))
+    report(session, id, count, "redriven")
 
 
 def report(session: CommandContext, id: str, count: int, verb: str) -> None:
-    if session.as_json:
-        print_json({"id": id, "messages": count})
-    else:
-        print(f"workflow {id}: {count} messages {verb}")
+    session.print_result({"id": id, "messages": count}, f"workflow {id}: {count} messages {verb}")
 
 
 @command(workflow, "wait")
@@ -156,7 +135,7 @@ def wait(session: CommandContext, id: str, timeout: float | None) -> None:
         view = session.run(work)
     except TimeoutError:
         raise InvalidState(f"workflow {id} did not end within {timeout:g} s") from None
-    print_json(describe_workflow(view)) if session.as_json else print(view.workflow.state)
+    session.print_result(make_workflow_detail(view), view.workflow.state)
     if view.workflow.state is not WorkflowState.COMPLETED:
         raise SystemExit(1)
 
