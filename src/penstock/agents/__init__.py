@@ -22,11 +22,7 @@ from penstock.store import Store
 
 
 def make_agents(
-    store: Store,
-    by: str,
-    *,
-    directory: QueueCache | None = None,
-    room: ArtifactRoom | None = None,
+    store: Store, by: str, *, directory: QueueCache | None = None, room: ArtifactRoom | None = None
 ) -> list[Agent]:
     """Makes the agents of the process `by`. The artifact pruner needs an artifact storage."""
     directory = directory or QueueCache(store)

@@ -8,12 +8,7 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.alerts import (
-    is_due,
-    list_alerts,
-    read_alert_state,
-    save_alert_state,
-)
+from penstock.broker.alerts import is_due, list_alerts, read_alert_state, save_alert_state
 from penstock.broker.anomalies import read_open
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets

@@ -174,10 +174,7 @@ class Enqueuer:
         caller_transaction.set((self.url, broker, connection))
 
     def publish_on(
-        self,
-        connection: Any,
-        calls: Sequence[Call[R]],
-        admitted: Admitted,
+        self, connection: Any, calls: Sequence[Call[R]], admitted: Admitted
     ) -> list[Job[R]]:
         """Publishes in the caller's transaction, on its thread."""
         broker, entries = admitted
@@ -189,10 +186,7 @@ class Enqueuer:
         return jobs
 
     async def apublish_on(
-        self,
-        connection: Any,
-        calls: Sequence[Call[R]],
-        admitted: Admitted,
+        self, connection: Any, calls: Sequence[Call[R]], admitted: Admitted
     ) -> list[Job[R]]:
         broker, entries = admitted
         jobs = [

@@ -172,13 +172,7 @@ def get_key(schedule: Schedule) -> tuple[str, str]:
 
 
 def get_definition(schedule: Schedule) -> tuple[object, ...]:
-    return (
-        schedule.cron,
-        schedule.timezone,
-        schedule.missed,
-        schedule.draft,
-        schedule.declared_in,
-    )
+    return (schedule.cron, schedule.timezone, schedule.missed, schedule.draft, schedule.declared_in)
 
 
 def show(setting: object) -> str:

@@ -153,11 +153,7 @@ class Call(Generic[R]):
     """A task with its arguments, not yet enqueued."""
 
     def __init__(
-        self,
-        task: "BaseTask[Any, R]",
-        draft: Draft,
-        connection: Any = None,
-        wake: bool = True,
+        self, task: "BaseTask[Any, R]", draft: Draft, connection: Any = None, wake: bool = True
     ) -> None:
         self.task = task
         self.draft = draft

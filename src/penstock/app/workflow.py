@@ -221,10 +221,7 @@ class CallGroup:
     """Tasks that run side by side. `then` adds one that runs when all have completed."""
 
     def __init__(
-        self,
-        calls: Sequence[Call[Any]],
-        last: Call[Any] | None = None,
-        policy: AfterPolicy = "all",
+        self, calls: Sequence[Call[Any]], last: Call[Any] | None = None, policy: AfterPolicy = "all"
     ) -> None:
         self.calls = calls
         self.last = last

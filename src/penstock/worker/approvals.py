@@ -40,10 +40,7 @@ def make_approval(
     if isinstance(question, str):
         return ApprovalCall(
             HumanRequest(
-                pattern=question,
-                parameters=dict(parameters),
-                timeout=seconds,
-                requester=requester,
+                pattern=question, parameters=dict(parameters), timeout=seconds, requester=requester
             )
         )
     return ApprovalCall(HumanRequest(spec=dict(question), timeout=seconds, requester=requester))

@@ -171,12 +171,7 @@ class Fetcher:
         queues = [await broker.get_queue(name, scope=self.scope) for name in names]
         lease = self.options.lease or min(queue.settings.lease for queue in queues)
         taken = await broker.claim(
-            *names,
-            consumer=self.consumer,
-            limit=limit,
-            lease=lease,
-            begins=True,
-            scope=self.scope,
+            *names, consumer=self.consumer, limit=limit, lease=lease, begins=True, scope=self.scope
         )
         broker.outages.report_success("fetch")
         if taken.messages:

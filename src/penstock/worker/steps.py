@@ -49,11 +49,7 @@ class StepRun:
     """The steps of one run. Only its async methods talk to the store, on the worker's loop."""
 
     def __init__(
-        self,
-        delivery: Leased,
-        waits: WaitsInterface,
-        scope: str,
-        loop: asyncio.AbstractEventLoop,
+        self, delivery: Leased, waits: WaitsInterface, scope: str, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.delivery = delivery
         self.waits = waits

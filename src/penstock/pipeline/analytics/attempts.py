@@ -73,8 +73,7 @@ def add_timings(rows: DataFrame) -> DataFrame:
     # A requested delay is not wait time.
     ready_at = f.coalesce(f.col("last.ready_at"), "run_at", "created_at")
     like = f.filter(
-        "earlier",
-        lambda rest: rest.failed & (rest.fingerprint == f.col("fingerprint")),
+        "earlier", lambda rest: rest.failed & (rest.fingerprint == f.col("fingerprint"))
     )
     rows = rows.withColumns({"ready_at": ready_at, "like": like})
     return rows.select(

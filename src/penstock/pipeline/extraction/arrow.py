@@ -43,10 +43,7 @@ def make_repeated(field: Any, times: int) -> Any:
 
 
 def make_column(
-    values: Callable[[str], list[Any]],
-    metas: list[Meta],
-    name: str,
-    queues: Mapping[int, Queue],
+    values: Callable[[str], list[Any]], metas: list[Meta], name: str, queues: Mapping[int, Queue]
 ) -> list[Any]:
     if name in QUEUE_COLUMNS:
         names = {id: get_queue_field(queue, name) for id, queue in queues.items()}

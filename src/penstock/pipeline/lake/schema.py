@@ -42,9 +42,7 @@ HISTORY = pa.schema([
 ])  # fmt: skip
 SCHEMAS = {"message": MESSAGE, "history": HISTORY}
 # Columns by the version that added them; null in rows of older versions.
-ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {
-    2: {"message": ("run_at", "expires_at")},
-}
+ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {2: {"message": ("run_at", "expires_at")}}
 
 
 def get_table(name: str) -> Table:

@@ -257,8 +257,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table, target = self.options.table, self.target
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return use_store(
-            self.options.url,
-            lambda store: make_next_offset(store, table, start, rows, target),
+            self.options.url, lambda store: make_next_offset(store, table, start, rows, target)
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
