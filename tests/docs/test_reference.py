@@ -160,7 +160,7 @@ async def test_every_agent_is_listed() -> None:
     async with await open_store("sqlite://") as opened:
         agents = make_agents(opened, "docs")
     rows = table(page("concepts.md"), "agent")
-    listed = [(word(row["agent"]), seconds(row["looks every"])) for row in rows]
+    listed = [(word(row["agent"]), seconds(row["interval"])) for row in rows]
     assert listed == [(agent.name, agent.every) for agent in agents]
 
 
