@@ -17,6 +17,16 @@ def complete_filter(
     return completion.complete_filter(context, parameter, incomplete)
 
 
+def limit_option(things: str, default: int, highest: int | None = None) -> Any:
+    return click.option("--limit", type=click.IntRange(1, highest), default=default,
+                        show_default=True, help=f"Maximum number of {things}.")  # fmt: skip
+
+
+severity_option = click.option("--severity", "severities", multiple=True,
+                               type=click.Choice(("info", "warning", "critical")),
+                               help="Only this severity; may be repeated.")  # fmt: skip
+
+
 def add_search_options(call: Any) -> Any:
     for option in (
         click.option(

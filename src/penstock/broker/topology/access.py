@@ -48,9 +48,7 @@ class RoleKind:
         self.check_grants(item.fields["grants"], ("*",))
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         role = StoredRole(tuple(item.fields["grants"]))
         builder.save(ROLE, f"{builder.stored.tenant}/{item.key}", role)
 
@@ -85,9 +83,7 @@ class TrustKind:
         self.check_grants(item.fields["grants"], (item.scope,))
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         name = f"{builder.stored.tenant}/{item.scope}/{item.key}"
         builder.save(TRUST, name, make_trust(item))
 

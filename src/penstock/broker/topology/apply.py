@@ -123,7 +123,7 @@ class Topology:
         file = read_topology(source, self.kinds)
         stored = await self._load()
         target = await self._resolve(file, stored)
-        builder = TopologyBuilder(stored)
+        builder = TopologyBuilder(target)
         before = {
             item.id: item for kind in self.kinds.values() for item in kind.list_stored(stored)
         }
@@ -135,7 +135,7 @@ class Topology:
             if step is not None:
                 steps.append(step)
                 if step.step != "adopt":
-                    await self.kinds[item.kind].put(item, target, builder)
+                    await self.kinds[item.kind].put(item, builder)
         left = [id for id, owner in owners.items() if owner == file.name and id not in target.items]
         gone = await self._drop(left, before, prune, builder)
         unchanged = len(target.items) - len(steps)

@@ -86,11 +86,9 @@ class SchemaKind:
             target.compatible.add((item.scope, item.key))
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         stored = builder.stored
-        version = find_schema_version(item.scope, item.key, target)
+        version = find_schema_version(item.scope, item.key, builder.target)
         added = Schema(
             scope=item.scope, name=item.key, version=version,
             schema=Raw(item.fields["schema"].encode()),
@@ -98,7 +96,7 @@ class SchemaKind:
         )  # fmt: skip
         name = make_schema_name(stored.tenant, item.scope, item.key, version)
         builder.save(SCHEMA, name, added)
-        if (item.scope, item.key) in target.compatible:
+        if (item.scope, item.key) in builder.target.compatible:
             for binding in list_bindings(stored):
                 same = (binding.scope, binding.schema) == (item.scope, item.key)
                 if same and binding.follow:
@@ -166,9 +164,7 @@ class BindingKind:
         reference = f"{name}@{last if version is None else version}"
         return replace(item, fields={**item.fields, "schema": reference})
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         name, version = split_reference(item.fields["schema"])
         binding = Binding(
             scope=item.scope, queue=item.fields["queue"], type=item.fields["type"], schema=name,
@@ -218,9 +214,7 @@ class RuleKind:
         await self.rules.check(make_rule(item), find_declared(target))
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         rule = make_rule(item)
         if list_patterns(rule):
             open_inbox(rule.scope, builder)

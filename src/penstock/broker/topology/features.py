@@ -97,9 +97,7 @@ class SubscriptionKind:
         own = find_own_settings(parent, make_child_settings(parent, given))
         return replace(item, fields={**kept, **own})
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         fields, stored = item.fields, builder.stored
         name = f"{stored.tenant}/{item.scope}/{fields['queue']}"
         version, found = self._get_set(name, builder)
@@ -114,7 +112,7 @@ class SubscriptionKind:
         made = make_subscription(asked, before, version + 1, stored.now)
         self._save_set(name, [*others, made], builder)
         self._put_documents(f"{name}/{made.name}", made, before is None, builder)
-        self._put_child(item, target, builder)
+        self._put_child(item, builder)
 
     def _put_documents(
         self, name: str, made: BroadcastSubscription, new: bool, builder: TopologyBuilder
@@ -129,10 +127,8 @@ class SubscriptionKind:
                 kind=BROADCAST_CATCH_UP, name=name, body=encode(Cursor())
             )
 
-    def _put_child(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
-        parent = target.find_queue(item.scope, item.fields["queue"])
+    def _put_child(self, item: TopologyItem, builder: TopologyBuilder) -> None:
+        parent = builder.target.find_queue(item.scope, item.fields["queue"])
         own = {key: value for key, value in item.fields.items() if key in OWN_SETTINGS}
         settings = make_child_settings(parent, own)
         child = builder.stored.queues.get((item.scope, item.key))
@@ -196,9 +192,7 @@ class AlertKind:
         self.check_url("url", item.fields["url"])
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         stored = builder.stored
         alert = make_alert(item.fields, item.scope, stored.tenant)
         name = f"{stored.tenant}/{item.scope}/{item.key}"
@@ -242,9 +236,7 @@ class PatternKind:
         target.check_scope(item.scope)
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         name = f"{builder.stored.tenant}/{item.scope}/{item.key}"
         before = builder.stored.get_document(PATTERN, name)
         version = 0 if before is None else decode_document(before, HumanPattern).version
@@ -296,9 +288,7 @@ class HumanWebhookKind:
         self.check_url("url", item.fields["url"])
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         stored = builder.stored
         webhook = make_human_webhook(item.fields, item.scope, stored.tenant)
         name = f"{stored.tenant}/{item.scope}/{item.key}"

@@ -93,8 +93,9 @@ class TargetTopology:
 class TopologyBuilder:
     """Collects what one change writes."""
 
-    def __init__(self, stored: StoredTopology) -> None:
-        self.stored = stored
+    def __init__(self, target: TargetTopology) -> None:
+        self.target = target
+        self.stored = target.stored
         self.new_scopes: list[str] = []
         self.new_queues: list[NewTopologyQueue] = []
         self.changed_queues: list[tuple[Queue, QueueSettings]] = []
@@ -145,9 +146,7 @@ class TopologyKind(Protocol):
     async def resolve(self, item: TopologyItem, target: TargetTopology) -> TopologyItem:
         """Validates what the item refers to, and fills in what depends on it."""
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None: ...
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None: ...
 
     def drop(self, item: TopologyItem, builder: TopologyBuilder) -> None: ...
 

@@ -60,9 +60,7 @@ class ScopeKind:
     async def resolve(self, item: TopologyItem, target: TargetTopology) -> TopologyItem:
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         stored = builder.stored
         if item.key not in {scope for scope, _ in stored.queues}:
             builder.new_scopes.append(item.key)
@@ -101,9 +99,7 @@ class QueueKind:
         target.check_scope(item.scope)
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         queue = builder.stored.queues.get((item.scope, item.key))
         settings = make_settings(item)
         if queue is None:
@@ -171,9 +167,7 @@ class ScheduleKind:
             check_schemas(schedule.draft, queue, target.stored.policy)
         return item
 
-    async def put(
-        self, item: TopologyItem, target: TargetTopology, builder: TopologyBuilder
-    ) -> None:
+    async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:
         from penstock.rules.cron import find_next_tick
 
         schedule, before = parse_schedule(item.fields), builder.stored.get_schedule(item)

@@ -10,6 +10,7 @@ import msgspec
 from penstock.broker.local import Broker
 from penstock.cli.completion import complete_filter
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import limit_option
 from penstock.cli.output import (
     escape_control,
     format_clock,
@@ -50,13 +51,7 @@ COLUMNS = ("time", "event", "queue", "id", "type", "by", "detail")
 )
 @click.option("--since", help="Only events from this time on: 2026-11-16, today or -2h.")
 @click.option("--until", help="Only events before this time.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="Maximum number of entries.",
-)
+@limit_option("entries", 50, 10_000)
 @click.option("--cursor", metavar="CURSOR", help="Cursor of the previous page.")
 @click.option("--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
 def activity(

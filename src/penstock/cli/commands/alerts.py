@@ -6,6 +6,7 @@ import click
 
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import severity_option
 from penstock.cli.output import format_ago, format_clock, format_time, print_details, print_json
 from penstock.model.alerts import AlertStatus
 from penstock.model.message import Moment
@@ -29,13 +30,7 @@ def alert() -> None:
 @click.argument("name")
 @click.option("--to", "to", required=True, metavar="URL", help="URL to send notifications to.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
-@click.option(
-    "--severity",
-    "severities",
-    multiple=True,
-    type=click.Choice(("info", "warning", "critical")),
-    help="Only this severity; may be repeated.",
-)
+@severity_option
 @click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
 @click.option(
     "--for", "min_duration", default="0s", show_default=True, help="Minimum duration of an anomaly."

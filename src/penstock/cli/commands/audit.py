@@ -6,6 +6,7 @@ import click
 
 from penstock.broker.audit import AuditLog, AuditQuery, AuditResult
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import limit_option
 from penstock.cli.output import format_ago, format_time, print_json, print_table
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
@@ -41,13 +42,7 @@ def audit() -> None:
 
 
 @command(audit, "list")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="Maximum number of entries.",
-)
+@limit_option("entries", 50, 1_000)
 @click.option("--tenant", help="Filter by tenant.")
 @click.option("--subject", help="Filter by the caller: an API key, a JWT subject or a user.")
 @click.option("--verb", help="Filter by operation.")

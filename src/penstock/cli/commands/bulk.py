@@ -12,6 +12,7 @@ from penstock.cli.commands.dlq import report
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
+from penstock.cli.options import limit_option
 from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
 from penstock.model.bulk import BulkAction, BulkVerb
@@ -218,8 +219,7 @@ def bulk() -> None:
 
 @command(bulk, "list")
 @click.option("--active", is_flag=True, help="Only actions that have not ended.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True,
-              help="Maximum number of actions.")  # fmt: skip
+@limit_option("actions", 50, 1_000)
 def list_actions(session: CommandContext, active: bool, limit: int) -> None:
     """List bulk actions, newest first. Ended ones are kept for 30 days.
 

@@ -22,7 +22,7 @@ from penstock.cli.lookup import (
     search_messages,
     summarize,
 )
-from penstock.cli.options import add_search_options
+from penstock.cli.options import add_search_options, limit_option
 from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
 from penstock.model.bulk import BulkVerb
@@ -130,13 +130,7 @@ def format_ids(ids: Sequence[str]) -> str:
 @command(dlq, "list")
 @click.option("--queue", shell_complete=complete_queue, help="Filter by queue.")
 @click.option("--type", "type_", help="Filter by type.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Maximum number of messages.",
-)
+@limit_option("messages", 20)
 @click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
 @add_search_options
 def list_(

@@ -41,7 +41,7 @@ from penstock.cli.message_details import (
     print_steps,
     print_timeline,
 )
-from penstock.cli.options import add_search_options
+from penstock.cli.options import add_search_options, limit_option
 from penstock.cli.output import cut, format_ago, print_details, print_json
 from penstock.errors import InvalidInput, NotFound
 from penstock.extras import require_extra
@@ -69,13 +69,7 @@ COLUMNS = (
 )
 @click.option("--queue", shell_complete=complete_queue, help="Filter by queue.")
 @click.option("--type", "type_", help="Filter by type.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Maximum number of messages.",
-)
+@limit_option("messages", 20)
 @click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
 @add_search_options
 def list_(

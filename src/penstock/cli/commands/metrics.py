@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from penstock.broker.anomalies import AnomalyQuery
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import limit_option, severity_option
 from penstock.cli.output import format_ago, format_clock, format_time, print_json, print_table
 from penstock.model.anomalies import Anomaly, AnomalyReport
 from penstock.model.message import Moment
@@ -197,24 +198,12 @@ def describe_consumer(stats: ConsumerStats) -> dict[str, Any]:
 
 @command(group, "anomalies")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
-@click.option(
-    "--severity",
-    "severities",
-    multiple=True,
-    type=click.Choice(("info", "warning", "critical")),
-    help="Only this severity; may be repeated.",
-)
+@severity_option
 @click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
 @click.option("--state", type=click.Choice(("open", "resolved")), help="Only open or resolved.")
 @since_option
 @until_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="Maximum number of anomalies.",
-)
+@limit_option("anomalies", 50, 1_000)
 def anomalies(
     session: CommandContext, since: str | None, until: str | None, **filters: Any
 ) -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import limit_option
 from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.pipeline_output import (
     count_anomalies,
@@ -259,13 +260,7 @@ def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
 
 @command(pipeline, "results")
 @click.argument("kind", type=click.Choice(("anomaly", "metrics", "backlog", "consumers", "triage")))
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=100,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option("results", 100, 1_000)
 def results(session: CommandContext, kind: str, limit: int) -> None:
     """Print results that a run wrote to the store, as JSON lines.
 

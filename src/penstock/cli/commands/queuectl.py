@@ -9,6 +9,7 @@ from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import find_output_files
 from penstock.cli.lookup import SHELL_QUEUE, list_in_states
+from penstock.cli.options import limit_option
 from penstock.cli.output import format_time, print_json_lines, print_table
 from penstock.errors import NotFound
 from penstock.model.message import Record, State
@@ -32,13 +33,7 @@ COLUMNS = ("id", "state", "attempts", "max_retries", "command", "next_run_at", "
 @command(group, "list")
 @click.option("--state", type=click.Choice(list(STATES)), help="Filter by state.")
 @click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Shell queue to list.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    help="Maximum number of jobs.",
-)
+@limit_option("jobs", 1_000)
 def list_(session: CommandContext, state: str | None, queue: str, limit: int) -> None:
     """List jobs, newest first. A failed job waits for its retry.
 

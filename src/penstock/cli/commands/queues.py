@@ -11,6 +11,7 @@ from penstock.broker.local import Broker
 from penstock.cli.commands.status import PLACES, count_by_queue
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
+from penstock.cli.options import limit_option
 from penstock.cli.output import print_details, print_json
 from penstock.errors import InvalidInput
 from penstock.model.queue import Queue, QueueState
@@ -236,13 +237,7 @@ def delete(session: CommandContext, name: str, force: bool) -> None:
 @command(queue, "prune")
 @click.argument("name")
 @click.option("--older-than", default="0s", help="Minimum time since their end, such as 30d.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Maximum number of messages.",
-)
+@limit_option("messages", 1_000, 1_000_000)
 def prune(session: CommandContext, name: str, older_than: str, limit: int) -> None:
     """Delete finished messages before their retention is over, the oldest first.
 

@@ -110,11 +110,7 @@ FILES_AND_WEBHOOKS = (
         metavar="URL",
         help="Public URL of this service, for links and notifications.",
     ),
-    click.option(
-        "--lake",
-        metavar="LOCATION",
-        help="Lake of pipeline runs that are started from the dashboard.",
-    ),
+    click.option("--lake", metavar="LOCATION", help="Lake of pipeline runs from the dashboard."),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(
         "--artifacts",
