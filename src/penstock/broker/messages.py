@@ -31,13 +31,7 @@ from penstock.model.store_types import (
 )
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
-from penstock.rules.items import (
-    MOVED,
-    REPLACED,
-    copy_of,
-    make_accepted_entry,
-    make_rerank,
-)
+from penstock.rules.items import MOVED, REPLACED, copy_of, make_accepted_entry, make_rerank
 from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask_record
 
 if TYPE_CHECKING:
@@ -175,12 +169,7 @@ class Admin(QueueAdmin):
         return await self.store.find(Query(ids, state, type, correlation_id, before, limit, after))
 
     async def search(
-        self,
-        filter: str,
-        *,
-        cursor: str | None = None,
-        limit: int = 50,
-        scope: str = "default",
+        self, filter: str, *, cursor: str | None = None, limit: int = 50, scope: str = "default"
     ) -> "SearchResult":
         """Finds messages that match a filter such as `state:dead error:timeout`.
 
@@ -300,12 +289,7 @@ class Admin(QueueAdmin):
         return await self.store.purge(queue.id, places, limit)
 
     async def prune(
-        self,
-        name: str,
-        *,
-        before: Moment | None = None,
-        limit: int = 1_000,
-        scope: str = "default",
+        self, name: str, *, before: Moment | None = None, limit: int = 1_000, scope: str = "default"
     ) -> Pruned:
         """Deletes up to `limit` finished messages that ended before a time, the oldest first.
 

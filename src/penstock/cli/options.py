@@ -1,11 +1,14 @@
 """Options that every command takes, after its name or before it."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 def complete_filter(
@@ -17,7 +20,7 @@ def complete_filter(
     return completion.complete_filter(context, parameter, incomplete)
 
 
-def limit_option(things: str, default: int, highest: int | None = None) -> Any:
+def limit_option(things: str, default: int, highest: int | None = None) -> Callable[[C], C]:
     return click.option("--limit", type=click.IntRange(1, highest), default=default,
                         show_default=True, help=f"Maximum number of {things}.")  # fmt: skip
 

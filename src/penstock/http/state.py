@@ -129,11 +129,7 @@ class ServerState:
             self.store, self.directory, self.sender, make_identity(), self.room
         )
         self.notices = SubscriptionNotifier(
-            self.store,
-            self.directory,
-            self.sender,
-            self.count_ready,
-            self.limits.public_url,
+            self.store, self.directory, self.sender, self.count_ready, self.limits.public_url
         )
         self.subscribers = self.notices.subscribers
         self.alerts = AlertSender(self.store, self.directory, self.sender)

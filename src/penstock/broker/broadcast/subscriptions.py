@@ -224,10 +224,7 @@ def make_child_key(parent: Queue, name: str) -> str:
 
 
 def make_subscription(
-    asked: BroadcastSubscription,
-    before: BroadcastSubscription | None,
-    version: int,
-    now: Moment,
+    asked: BroadcastSubscription, before: BroadcastSubscription | None, version: int, now: Moment
 ) -> BroadcastSubscription:
     if before is not None:
         return replace(before, filter=asked.filter, ttl=asked.ttl)

@@ -122,11 +122,7 @@ class BulkSteps:
         return await self.apply(action, stored.version, page, decided)
 
     async def apply(
-        self,
-        action: BulkAction,
-        version: int,
-        page: BulkPage,
-        decided: list[tuple[int, Decision]],
+        self, action: BulkAction, version: int, page: BulkPage, decided: list[tuple[int, Decision]]
     ) -> StoredAction | None:
         action = add_skips(action, decided)
         items = tuple(each for _, each in decided if isinstance(each, Item))

@@ -43,23 +43,11 @@ class AdminInterface(EditInterface, Protocol):
     async def pause_scope(self, name: str, *, paused: bool = True) -> None: ...
 
     async def create_queue(
-        self,
-        /,
-        name: str,
-        *,
-        preset_name: str = "default",
-        scope: str = "default",
-        **settings: Any,
+        self, /, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue: ...
 
     async def ensure_queue(
-        self,
-        /,
-        name: str,
-        *,
-        preset_name: str = "default",
-        scope: str = "default",
-        **settings: Any,
+        self, /, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue: ...
 
     async def queue(self, name: str, *, scope: str = "default") -> Queue: ...
@@ -105,12 +93,7 @@ class AdminInterface(EditInterface, Protocol):
     ) -> list[Record]: ...
 
     async def search(
-        self,
-        filter: str,
-        *,
-        cursor: str | None = None,
-        limit: int = 50,
-        scope: str = "default",
+        self, filter: str, *, cursor: str | None = None, limit: int = 50, scope: str = "default"
     ) -> SearchResult: ...
 
     async def cancel(
@@ -128,12 +111,7 @@ class AdminInterface(EditInterface, Protocol):
     ) -> int: ...
 
     async def prune(
-        self,
-        name: str,
-        *,
-        before: Moment | None = None,
-        limit: int = 1_000,
-        scope: str = "default",
+        self, name: str, *, before: Moment | None = None, limit: int = 1_000, scope: str = "default"
     ) -> Pruned: ...
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer: ...

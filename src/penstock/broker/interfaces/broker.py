@@ -43,12 +43,7 @@ if TYPE_CHECKING:
         Published,
         WorkerInfo,
     )
-    from penstock.model.workflow import (
-        NodeDraft,
-        PreparedWorkflow,
-        WorkflowStart,
-        WorkflowView,
-    )
+    from penstock.model.workflow import NodeDraft, PreparedWorkflow, WorkflowStart, WorkflowView
     from penstock.outage import Outages
     from penstock.store import Store
 

@@ -42,13 +42,7 @@ from penstock.rules.anomalies import (
     make_row,
 )
 from penstock.rules.histograms import add_histogram
-from penstock.rules.metrics import (
-    Deltas,
-    add_changes,
-    add_consumer,
-    add_hour,
-    add_minutes,
-)
+from penstock.rules.metrics import Deltas, add_changes, add_consumer, add_hour, add_minutes
 from penstock.store import Store
 
 MAX_TYPES_PER_QUEUE = 20

@@ -2,13 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from penstock.broker.metrics.reader import (
-    MAX_ROWS,
-    QueuePointReader,
-    Step,
-    make_point,
-    make_range,
-)
+from penstock.broker.metrics.reader import MAX_ROWS, QueuePointReader, Step, make_point, make_range
 from penstock.broker.metrics.rows import (
     CONSUMER_HOUR,
     HistorianState,

@@ -126,12 +126,7 @@ def list_expected(entry: Entry) -> tuple[tuple[str, str, int], ...]:
     return () if entry.unit is None else entry.unit.expects
 
 
-def admit_output(
-    output: RuleOutput,
-    sent: Draft,
-    rule: CompiledRule | None,
-    admit: Admit,
-) -> Entry:
+def admit_output(output: RuleOutput, sent: Draft, rule: CompiledRule | None, admit: Admit) -> Entry:
     draft, queue = output.draft, output.queue
     draft = replace(
         draft,

@@ -43,10 +43,7 @@ class EndEvaluation:
         self.queue = queue
         self.trigger = Trigger(row.state.value)
         self.draft = replace(
-            make_draft_of(record, queue),
-            name=None,
-            parent_id=row.id,
-            causation_id=str(row.id),
+            make_draft_of(record, queue), name=None, parent_id=row.id, causation_id=str(row.id)
         )
         self.routing = Routing([], [], [], [], [])
         self.facts: object = None

@@ -11,13 +11,7 @@ from penstock.broker.documents import decode_document, list_documents
 from penstock.broker.policy import make_binding_name, make_schema_name
 from penstock.broker.queues import QueueAdmin, check_allowed, check_own_name, is_allowed
 from penstock.broker.schemas.process import check_in_process
-from penstock.errors import (
-    Conflict,
-    InvalidInput,
-    InvalidState,
-    NotFound,
-    SchemaIncompatible,
-)
+from penstock.errors import Conflict, InvalidInput, InvalidState, NotFound, SchemaIncompatible
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.schemas import BINDING, SCHEMA, Binding, Compatibility, Schema

@@ -11,13 +11,7 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
 from penstock.broker.waiting.human_webhooks import HumanWebhooks
 from penstock.broker.waiting.live_events import make_event_document, make_human_event
-from penstock.errors import (
-    AlreadyDecided,
-    Busy,
-    Conflict,
-    InvalidInput,
-    NotFound,
-)
+from penstock.errors import AlreadyDecided, Busy, Conflict, InvalidInput, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.human import Decision, HumanRequest, HumanSpec, InboxState
@@ -29,21 +23,9 @@ from penstock.model.waiting import HeldEnd
 from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
-from penstock.rules.human import (
-    Due,
-    InboxStatistics,
-    InboxStep,
-    OpenStep,
-    Person,
-    summarise,
-)
+from penstock.rules.human import Due, InboxStatistics, InboxStep, OpenStep, Person, summarise
 from penstock.rules.human_spec import check_spec, parse_spec
-from penstock.rules.human_steps import (
-    REQUESTER,
-    RULE_REQUESTER,
-    make_step_draft,
-    make_step_entry,
-)
+from penstock.rules.human_steps import REQUESTER, RULE_REQUESTER, make_step_draft, make_step_entry
 from penstock.store import Store
 
 STATE = "inbox"

@@ -22,11 +22,7 @@ from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, After, Moment, State
 from penstock.model.store_types import Entry
-from penstock.model.workflow import (
-    Workflow,
-    WorkflowState,
-    WorkflowView,
-)
+from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
 from penstock.rules import drafts, workflows
 from penstock.rules.items import copy_of
 from penstock.rules.validation import clip
@@ -143,9 +139,7 @@ class Workflows:
         )
         opened = Document(kind=OPEN, name=self._name(flow.scope, flow.id), body=b"")
         change = Change(
-            guards=(make_document(again, version=version),),
-            saves=(opened,),
-            entries=tuple(entries),
+            guards=(make_document(again, version=version),), saves=(opened,), entries=tuple(entries)
         )
         changed = await self.store.advance(change)
         if changed is None or not changed.written:

@@ -33,10 +33,7 @@ class DenialLog:
     every = 60.0
 
     def __init__(
-        self,
-        store: Store,
-        nudge: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, store: Store, nudge: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.store = store
         self.nudge = nudge

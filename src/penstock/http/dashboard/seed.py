@@ -5,13 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 
-from penstock.http.dashboard.series import (
-    BUCKET_MICROS,
-    BUCKETS,
-    QueueSeries,
-    Sample,
-    find_bucket,
-)
+from penstock.http.dashboard.series import BUCKET_MICROS, BUCKETS, QueueSeries, Sample, find_bucket
 from penstock.http.events.tail import find_newest
 from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.model.heads import HeadFeed

@@ -71,10 +71,7 @@ class EventStream(Response):
     """Sends events until the client disconnects. A client that does not read is cut off."""
 
     def __init__(
-        self,
-        call: RequestContext,
-        listener: EventListener,
-        missed: ResumePoint | None,
+        self, call: RequestContext, listener: EventListener, missed: ResumePoint | None
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
                          media_type="text/event-stream")  # fmt: skip

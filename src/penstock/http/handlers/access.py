@@ -207,12 +207,7 @@ async def list_trusts(call: RequestContext) -> Trusts:
     "PUT", "/v1/trusts/{name}/{trusted}", "Create or update a trust", TrustView,
     takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
 )  # fmt: skip
-async def save_trust(
-    call: RequestContext,
-    name: Name,
-    trusted: Name,
-    new: NewRole,
-) -> TrustView:
+async def save_trust(call: RequestContext, name: Name, trusted: Name, new: NewRole) -> TrustView:
     """Grants callers of scope `trusted` access to scope `name`."""
     check_scope(call, name)
     check_grants(call, new.grants, [name])

@@ -18,14 +18,7 @@ from penstock.wire.activity import (
     TraceView,
     make_activity_view,
 )
-from penstock.wire.fields import (
-    Cursor,
-    PageLimit,
-    Time,
-    Word,
-    to_moment,
-    to_optional_datetime,
-)
+from penstock.wire.fields import Cursor, PageLimit, Time, Word, to_moment, to_optional_datetime
 from penstock.wire.records import make_message_view
 
 activity = OperationTable("activity", scoped=False)

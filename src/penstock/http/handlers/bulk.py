@@ -17,13 +17,7 @@ from penstock.model.message import Draft, Record, State
 from penstock.model.store_types import Published
 from penstock.rules.access import Right
 from penstock.wire.fields import Name
-from penstock.wire.publish import (
-    PlainRequest,
-    Problem,
-    PublishRequest,
-    decode_request,
-    make_draft,
-)
+from penstock.wire.publish import PlainRequest, Problem, PublishRequest, decode_request, make_draft
 from penstock.wire.records import (
     Imported,
     MessageView,
@@ -97,9 +91,7 @@ def make_outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> Red
 
 @bulk.add("GET", "/v1/queues/{queue}/export", "Export messages of a queue", NDJSON)
 async def export_queue(
-    call: RequestContext,
-    queue: Name,
-    state: State | None = None,
+    call: RequestContext, queue: Name, state: State | None = None
 ) -> StreamingResponse:
     """Streams one message per line (NDJSON), oldest first. It is not a snapshot: messages that
     change during the export appear in the state in which they are read."""

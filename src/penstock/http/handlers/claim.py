@@ -35,11 +35,7 @@ async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
 async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliveries:
     wish, began = await make_claim_key(call, sent), time.monotonic()
     waiter = call.service.parking.join(
-        call.broker,
-        wish,
-        sent.consumer or call.caller.subject,
-        sent.limit,
-        sent.wait,
+        call.broker, wish, sent.consumer or call.caller.subject, sent.limit, sent.wait
     )
     call.responder.watch(waiter.give_up)
     try:

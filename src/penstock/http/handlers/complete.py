@@ -53,10 +53,7 @@ class SettlingWithFiles(Settling[Ending]):
                 raise
 
     async def settle_many(
-        self,
-        call: RequestContext,
-        read: Sequence[HeldLock | PenstockError],
-        sent: Sequence[Ending],
+        self, call: RequestContext, read: Sequence[HeldLock | PenstockError], sent: Sequence[Ending]
     ) -> SettleOutcomes:
         read = [await try_check_result(call, *each) for each in zip(read, sent, strict=True)]
         if not any(item.artifacts for item in sent):

@@ -123,9 +123,7 @@ async def find_by_name(call: RequestContext, queue: str | None, name: str) -> Me
     example={"force": False},
 )
 async def cancel_message(
-    call: RequestContext,
-    reference: Reference,
-    how: CancelRequest,
+    call: RequestContext, reference: Reference, how: CancelRequest
 ) -> CancelResponse:
     record = await call.admin.get(reference, scope=call.scope)
     answer = await call.admin.cancel(record.message.id, force=how.force, scope=call.scope)
@@ -143,9 +141,7 @@ async def cancel_message(
     example={"body": {"to": "ada@example.org"}},
 )
 async def redrive_message(
-    call: RequestContext,
-    reference: Reference,
-    edited: RedriveRequest,
+    call: RequestContext, reference: Reference, edited: RedriveRequest
 ) -> RedriveResponse:
     body = decode_body(edited.body, edited.body_base64) or None
     if edited.from_step is not None:

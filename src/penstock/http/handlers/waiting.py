@@ -12,12 +12,7 @@ from penstock.rules.access import Right
 from penstock.rules.masking import list_hidden, mask_result
 from penstock.rules.waiting import MAX_SIGNAL_BYTES
 from penstock.wire.fields import Reference, decode_body
-from penstock.wire.waiting import (
-    NewSignal,
-    SignalView,
-    StepViews,
-    make_step_view,
-)
+from penstock.wire.waiting import NewSignal, SignalView, StepViews, make_step_view
 
 waiting = OperationTable("waiting")
 SignalName = Annotated[

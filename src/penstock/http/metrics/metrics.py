@@ -113,10 +113,7 @@ class Metrics:
             own, "penstock_run_seconds", "Duration of message runs (sampled).", "queue"
         )
         self.waits = HistogramMetric(
-            own,
-            "penstock_wait_seconds",
-            "Time from publish to first claim (sampled).",
-            "queue",
+            own, "penstock_wait_seconds", "Time from publish to first claim (sampled).", "queue"
         )
         self.lost = CounterMetric(own, "penstock_lost_leases", "Expired leases (sampled).", "queue")
         self.lag = Gauge("penstock_loop_lag_seconds", "Event loop lag.", registry=own)
