@@ -15,8 +15,7 @@ from penstock.http.handlers.bulk_actions import bulk_actions
 from penstock.http.handlers.dashboard import dashboard, views
 from penstock.http.handlers.events import events
 from penstock.http.handlers.human_links import human_links
-from penstock.http.handlers.human_webhooks import human_webhooks
-from penstock.http.handlers.inbox import inbox
+from penstock.http.handlers.inbox import human_webhooks, inbox
 from penstock.http.handlers.messages import messages
 from penstock.http.handlers.metrics import alerts, metrics
 from penstock.http.handlers.queues import queues, schedules, scopes

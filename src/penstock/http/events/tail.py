@@ -5,22 +5,27 @@ import time
 from collections.abc import Iterable
 from datetime import datetime
 
+import msgspec
 import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.activity.reader import find_last
 from penstock.broker.queue_cache import QueueCache
+from penstock.broker.waiting.inbox import Inbox
+from penstock.broker.waiting.live_events import make_audience
 from penstock.errors import NotFound, StoreError
 from penstock.http.events.hub import EncodedEvent, Event, EventListener, Filter, Hub
-from penstock.http.events.human_events import make_ended_event, make_opened_event
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.wait_tail import WaitTail
+from penstock.model.human import HumanSpec
+from penstock.model.live_events import Audience
 from penstock.model.message import HistoryRow, Moment, StoredMessage
-from penstock.model.queue import HUMAN
+from penstock.model.queue import HUMAN, Queue
 from penstock.model.store_types import Cursor
 from penstock.outage import Outages
-from penstock.rules.events import PUBLISHED, classify
+from penstock.rules.events import HUMAN_DECIDED, HUMAN_OPENED, PUBLISHED, classify
+from penstock.rules.human_steps import TYPE
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -264,3 +269,44 @@ class HistoryTail:
         self.hub.send([each for each in events if self.hub.is_news(each.event)])
         self.hub.cursor = str(reader.mark)
         return 0 if len(events) >= PAGE_SIZE else self.every
+
+
+def make_opened_event(message: StoredMessage, queue: Queue, cursor: str) -> EncodedEvent:
+    assign = msgspec.json.decode(message.body, type=HumanSpec).assign
+    event = Event(
+        HUMAN_OPENED,
+        to_datetime(message.created_at),
+        queue.scope.name,
+        HUMAN,
+        str(message.id),
+        TYPE,
+        "scheduled",
+        correlation_id=message.meta.correlation_id,
+    )
+    audience = Audience(frozenset(assign.users), frozenset(assign.roles))
+    return EncodedEvent(event, queue.scope.tenant, cursor, audience)
+
+
+async def make_ended_event(
+    store: Store, directory: QueueCache, row: HistoryRow, queue: Queue, cursor: str
+) -> EncodedEvent | None:
+    """Returns None if the step has left the store."""
+    inbox = Inbox(store, directory, queue.scope.tenant)
+    try:
+        found = await inbox.load(row.id, queue.scope.name)
+    except NotFound:
+        return None
+    event = Event(
+        HUMAN_DECIDED,
+        to_datetime(row.at),
+        queue.scope.name,
+        HUMAN,
+        str(row.id),
+        TYPE,
+        row.state.value,
+        reason=row.reason,
+        correlation_id=found.correlation_id,
+        by=None if found.decision is None else found.decision.by,
+    )
+    audience = make_audience(found.step, outcome=True)
+    return EncodedEvent(event, queue.scope.tenant, cursor, audience)
