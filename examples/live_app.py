@@ -7,8 +7,8 @@ import random
 import time
 
 from penstock import Context, constant, exponential
-from penstock.cli.demo.app import app, resize, send_mail
 from penstock.cli.demo.acts import Publish, send_traffic
+from penstock.cli.demo.app import app, resize, send_mail
 from penstock.model.human import HumanPattern
 from penstock.model.message import Draft
 from penstock.model.queue import QueueState
