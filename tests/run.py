@@ -5,8 +5,12 @@ import sys
 
 import pytest
 
+from tests.extent import ALL
+
 # More failures than this are a broken build, not flakiness.
 MAX_RERUNS = 20
+# The profile for builds draws the same examples every time: a run fails for a change, not by luck.
+PROFILE = [] if ALL else ["--hypothesis-profile", "ci"]
 
 
 class Failures:
@@ -22,7 +26,7 @@ class Failures:
 
 def main(arguments: list[str]) -> int:
     failures = Failures()
-    code = int(pytest.main(arguments, plugins=[failures]))
+    code = int(pytest.main([*PROFILE, *arguments], plugins=[failures]))
     failed = list(failures.tests)
     if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed) <= MAX_RERUNS:
         return code
