@@ -14,6 +14,8 @@ BAD_SETTINGS: list[dict[str, Any]] = [
     {"max_attempts": "5"},
     {"max_attempts": 1.5},
     {"max_deliveries": 0},
+    {"max_waits": 0},
+    {"max_waits": 10_001},
     {"max_depth": 0},
     {"lease": 0},
     {"lease": nan},

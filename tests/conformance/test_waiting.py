@@ -17,6 +17,7 @@ from penstock.model.waiting import (
     StepSave,
     Wait,
     WaitFacts,
+    WaitPlan,
 )
 from tests.conformance.stage import Stage
 
@@ -519,3 +520,20 @@ async def test_doctor_finds_no_torn_wait(stage: Stage) -> None:
     await stage.travel(61)
     await stage.store.look()
     assert all(check.well for check in await stage.store.examine() if check.name == "waits")
+
+
+async def test_a_message_that_waits_too_often_for_its_queue_is_dead(stage: Stage) -> None:
+    await stage.queue("work", max_waits=2)
+    id = await stage.publish(queue="work")
+    plan = WaitPlan(reason="sleep", holds=(SLEEP,))
+    for _ in range(3):
+        await stage.broker.waits.suspend(await stage.take("work"), plan)
+        if (looking := stage.broker.waits.looking) is not None:
+            await looking
+        await stage.travel(61)
+        await stage.store.look()
+    record = await stage.record(id)
+    assert (record.state, record.reason) == (State.DEAD, "max_waits")
+    await stage.admin.redrive(id)
+    await stage.broker.waits.suspend(await stage.take("work"), plan)
+    assert await stage.state(id) is State.SCHEDULED

@@ -156,6 +156,7 @@ NAN, INFINITE = float("nan"), float("inf")
 OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
     "max_attempts": (0, -1, 32_768, 10**30),
     "max_deliveries": (0, -1, 32_768, 10**30),
+    "max_waits": (0, -1, 10_001),
     "max_depth": (0, -1, 2**63),
     "max_body": (0, 64 * 1_048_576 + 1),
     "lease": (0, 0.09, 43_201, NAN, INFINITE),

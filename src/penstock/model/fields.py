@@ -20,6 +20,7 @@ MAX_DELAY_S = 10 * 366 * 86_400.0
 MIN_DURATION_S = 0.001
 # Stores count attempts and deliveries in 16 bits.
 MAX_RUNS = 32_767
+MAX_WAITS = 10_000
 MAX_INTEGER = 2**63 - 1
 # One below the largest integer that a double holds exactly, which means never: Redis scores and
 # JSON parsers keep it.

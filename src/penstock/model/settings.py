@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, NotYet
 from penstock.model.anomalies import QUIET_KINDS, AnomalySettings
-from penstock.model.fields import MAX_LEASE_S, MAX_RUNS, MIN_LEASE_S
+from penstock.model.fields import MAX_LEASE_S, MAX_RUNS, MAX_WAITS, MIN_LEASE_S
 
 Ordering = Literal["fifo", "priority", "deadline", "ready_time", "fair"]
 JITTERS = ("none", "full", "equal")
@@ -103,6 +103,8 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_deliveries: int | None = None
     retry: RetrySettings = RetrySettings()
     backoff: Backoff = Backoff()
+    # Waits of a message since it was published or redriven.
+    max_waits: int = 1_000
     lease: float = 30.0
     pause_accepts: bool = True
     max_depth: int | None = None
@@ -137,6 +139,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidInput(f"purpose is longer than {MAX_PURPOSE_LENGTH} characters")
         check_range("max_attempts", self.max_attempts, 1, MAX_RUNS)
         check_range("max_deliveries", self.max_deliveries, 1, MAX_RUNS)
+        check_range("max_waits", self.max_waits, 1, MAX_WAITS)
         check_range("max_depth", self.max_depth, 1, 2**53)
         check_range("max_body", self.max_body, 1, 64 * 1_048_576)
         check_range("lease", self.lease, MIN_LEASE_S, MAX_LEASE_S)

@@ -3,10 +3,11 @@
 from msgspec.structs import replace
 
 from penstock.broker.waiting.dependencies import hold
+from penstock.model.fields import MAX_WAITS
 from penstock.model.message import After, Draft, Flag, State, Verb
 from penstock.model.store_types import AnswerKind, Lock, Published
 from penstock.model.waiting import HeldEnd, Hold, SignalDraft, StepRecord, StepSave, Wait
-from penstock.rules.waiting import MAX_WAITS, WaitRequest, decide_wait
+from penstock.rules.waiting import WaitRequest, decide_wait
 from tests.conformance.machine.consumers import Consumers
 from tests.conformance.machine.producers import Producers
 from tests.conformance.machine.wishes import LockPair
