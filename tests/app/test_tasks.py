@@ -325,3 +325,24 @@ def test_a_context_is_the_first_parameter() -> None:
 
     with pytest.raises(InvalidInput, match="first parameter"):
         Penstock("sqlite://").task(send)
+
+
+def test_the_version_of_a_task_is_part_of_the_type_of_its_messages() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(name="refund")
+    def refund_1() -> None: ...
+
+    @app.task(name="refund", version=2)
+    def refund() -> None: ...
+
+    assert refund_1.call().draft.type == "refund"
+    assert refund.call().draft.type == "refund@2"
+    with pytest.raises(InvalidInput, match="two tasks are named 'refund@2'"):
+        app.task(name="refund", version=2)(refund_1.function)
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "2", 1.5])
+def test_a_version_that_is_no_whole_number_is_refused(version: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be a whole number from 1 on"):
+        Penstock("sqlite://").task(name="refund", version=version)(print)

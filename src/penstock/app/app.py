@@ -15,6 +15,7 @@ from penstock.app.setup import (
     list_schedules,
     log_event,
     make_schedule,
+    make_type,
     remove_schedules,
     report_changed_settings,
     save_schedules,
@@ -120,6 +121,7 @@ class Penstock(Enqueuer):
         /,
         *,
         name: str | None = None,
+        version: int = 1,
         executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | TimedStrategy | None = None,
@@ -136,6 +138,7 @@ class Penstock(Enqueuer):
         /,
         *,
         name: str | None = None,
+        version: int = 1,
         executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | TimedStrategy | None = None,
@@ -146,14 +149,17 @@ class Penstock(Enqueuer):
         missed: Missed | str = Missed.ONE,
         **options: Any,
     ) -> Any:
-        """Makes a function a task. `options` are those of `TaskOptions`: queue, max_attempts..."""
+        """Makes a function a task. `options` are those of `TaskOptions`: queue, max_attempts...
+
+        From version 2 on, the version is part of the type of its messages: `refund@2`.
+        """
         rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
         base = apply_choices(TaskOptions(), options)
 
         def decorate(function: Callable[..., Any]) -> Any:
             kind: type[BaseTask[Any, Any]] = AsyncTask if iscoroutinefunction(function) else Task
-            name_ = name or derive_task_name(function)
-            task = kind(self, function, name_, base, executor=executor, rules=rules)
+            type_ = make_type(name or derive_task_name(function), version)
+            task = kind(self, function, type_, base, executor=executor, rules=rules)
             self.add(task)
             if cron is not None:
                 self.schedules.append(make_schedule(task, cron, timezone, missed))

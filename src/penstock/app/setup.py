@@ -34,6 +34,13 @@ def derive_task_name(function: Callable[..., Any]) -> str:
     return f"{find_module(function)}.{function.__qualname__}"
 
 
+def make_type(name: str, version: int) -> str:
+    """Returns the type of a task's messages. From version 2 on it names the version."""
+    if type(version) is not int or version < 1:
+        raise InvalidInput(f"task {name!r}: version {version!r} must be a whole number from 1 on")
+    return name if version == 1 else f"{name}@{version}"
+
+
 def make_schedule(
     task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
 ) -> Schedule:
