@@ -244,3 +244,10 @@ def test_a_timeout_may_decide() -> None:
     assert human.find_due(step, late) == Due("decide")
     decision = human.decide_by_timeout(step, late)
     assert (decision.choice, decision.by, decision.timed_out) == ("yes", "_timeout", True)
+
+
+@pytest.mark.parametrize("code", ["{{7*7}}", "{{a.b}}", "{{ a | safe }}", "{{#each x}}", "{{"])
+def test_a_pattern_with_code_instead_of_parameters_is_refused(code: str) -> None:
+    pattern = HumanPattern(name="p", spec={"title": "Ship {{order}}?", "content": code})
+    with pytest.raises(InvalidInput, match="is not a parameter"):
+        check_pattern(pattern)

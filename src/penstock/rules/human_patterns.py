@@ -13,6 +13,7 @@ from penstock.rules.validation import check_name, check_text, clip
 
 MAX_PARAMETER_LENGTH = 16_384
 PARAMETER = re.compile(r"{{\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*}}")
+BRACES = re.compile(r"{{.*?(?:}}|$)", re.DOTALL)
 # Markdown gives these characters a meaning, so values of parameters are escaped.
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~&])")
 LINE_BREAKS = re.compile(r"[\r\n]+")
@@ -35,6 +36,12 @@ def list_texts(spec: Mapping[str, Any]) -> list[str]:
 def check_pattern(pattern: HumanPattern) -> None:
     check_name("pattern", pattern.name)
     check_text("description", pattern.description, 1_000, least=0)
+    for text in list_texts(pattern.spec):
+        if found := BRACES.search(PARAMETER.sub("", text)):
+            raise InvalidInput(
+                f"pattern {pattern.name!r}: {clip(found[0])} is not a parameter; a parameter is a"
+                " name of letters, digits and _, such as {{customer}}"
+            )
     expand(pattern, {name: "text" for name in list_parameters(pattern)})
 
 
