@@ -19,6 +19,7 @@ from penstock.cli.output import (
 from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.model.waiting import StepRecord
+from penstock.rules import human_steps
 from penstock.rules.lifecycle import compute_limits
 
 # --json prints whole bodies.
@@ -169,10 +170,18 @@ def format_held(record: Record, now: Moment) -> str | None:
 
 
 def format_due(record: Record, now: Moment) -> str:
-    """Format when a message is due. One with an ordering key follows the one before it."""
+    """Format when a message is due, or what it waits for without a time."""
     if record.due_at is not None:
         return format_ago(record.due_at, now) or ""
-    return "after its key is free" if record.blocked_by is None else f"after {record.blocked_by}"
+    if record.blocked_by is not None:
+        return f"after {record.blocked_by}"
+    kind, _, what = (record.reason or "").partition(":")
+    if kind == "signal":
+        return f"on signal {what}"
+    if record.message.type == human_steps.TYPE:
+        return "when decided"
+    others = kind == "after" or record.message.meta.ordering_key is None
+    return "after other messages" if others else "after its key is free"
 
 
 def format_age(record: Record, now: Moment) -> str:
