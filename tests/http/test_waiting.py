@@ -66,3 +66,12 @@ def test_a_redrive_from_an_unknown_step_names_the_known_ones(server: Served) -> 
     id = server.publish(queue)
     refused = server.post(f"/v1/messages/{id}/redrive", {"from_step": "pay"})
     assert (refused.status, refused.code) == (409, "INVALID_STATE")
+
+
+def test_a_callback_url_takes_a_limited_number_of_requests(server: Served, store: str) -> None:
+    id = server.publish(server.queue())
+    token, other = make_token(store, int(id), NEVER - 2), make_token(store, int(id), NEVER - 3)
+    replies = (server.post(f"/v1/signals/{token}", 1) for _ in range(1_000))
+    refused = next(reply for reply in replies if reply.status != 200)
+    assert (refused.status, refused.code) == (429, "RATE_LIMITED")
+    assert server.post(f"/v1/signals/{other}", 1).status == 200

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+from hashlib import sha256
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from penstock.broker.local import Broker
 from penstock.broker.messages import Admin
-from penstock.errors import BodyTooLarge, RequestTimeout
+from penstock.errors import BodyTooLarge, RateLimited, RequestTimeout
 from penstock.http.auth.principal import Principal
 from penstock.http.state import ServerLimits, ServerState
 from penstock.model.documents import AuditEntry, acting
@@ -29,6 +30,9 @@ CLOSE = (b"connection", b"close")
 # The ASGI extension by which our uvicorn protocol passes its own Responder.
 RESPONDER_EXTENSION = "penstock.responder"
 MAX_TARGET_LENGTH = 300
+# Requests to one URL with a token.
+TOKEN_RATE = 5.0
+TOKEN_BURST = 50.0
 MIN_BYTES_PER_S = 1_000
 
 
@@ -111,6 +115,12 @@ class RequestContext:
 
     def check(self, right: Right, queue: str) -> None:
         self.caller.access.check(right, self.scope, queue)
+
+    def limit_token(self, token: str) -> None:
+        """Limits the requests to one URL with a token, which need no other credential."""
+        name = sha256(token.encode("utf-8", "replace")).hexdigest()
+        if not self.service.secret_urls.take(name, TOKEN_RATE, TOKEN_BURST):
+            raise RateLimited(f"this URL takes at most {TOKEN_RATE:g} requests per second")
 
     def audit(self, verb: str, scope: str) -> None:
         """Starts the audit entry of a change. An empty scope audits under the tenant."""

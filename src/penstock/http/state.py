@@ -28,6 +28,7 @@ from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
 from penstock.http.auth.denials import DenialLog
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.principal import OWNER
+from penstock.http.auth.rate_limit import RateLimiter
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.cors import CorsPolicy
 from penstock.http.dashboard.last_hour import LastHour
@@ -156,6 +157,7 @@ class ServerState:
         unfinished = max(MIN_UNFINISHED_BYTES, MAX_UNFINISHED_FILES * largest)
         self.waiting_claims = Quota("waiting claims", self.limits.waiting, shared=shared)
         self.event_streams = Quota("event streams", MAX_EVENT_STREAMS, shared=shared)
+        self.secret_urls = RateLimiter()
         self.unfinished_uploads = Quota("bytes of unfinished uploads", unfinished, shared=shared)
 
     def measure(self) -> None:

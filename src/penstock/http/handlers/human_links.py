@@ -64,6 +64,7 @@ def make_links(call: RequestContext) -> HumanLinks:
 )  # fmt: skip
 async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLResponse:
     """Shows the form. Opening it decides nothing."""
+    call.limit_token(token)
     try:
         _, found = await open_link(call, token)
     except PenstockError as error:
@@ -77,6 +78,7 @@ async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLRespons
 )  # fmt: skip
 async def decide_by_link(call: RequestContext, token: LinkToken) -> HTMLResponse:
     """Takes the form of that page, with the nonce and the cookie that came with it."""
+    call.limit_token(token)
     try:
         link, found = await open_link(call, token)
         form = dict(parse_qsl((await call.body()).decode(), keep_blank_values=True))

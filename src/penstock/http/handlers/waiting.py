@@ -60,6 +60,7 @@ async def send_signal(
 async def send_signal_by_token(call: RequestContext, token: CallbackToken) -> SignalView:
     """Takes any body as the value of the signal. A URL sends one signal; a repeated request is
     answered with `duplicate`."""
+    call.limit_token(token)
     body = await call.body()
     if len(body) > MAX_SIGNAL_BYTES:
         raise BodyTooLarge(f"a signal can have at most {MAX_SIGNAL_BYTES} bytes")
