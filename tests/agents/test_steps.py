@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from penstock import Context, Penstock
-from penstock.model.message import State
+from penstock import Context, Penstock, constant
+from penstock.model.message import Draft, State
 from penstock.testing.simulation import Simulation
 
 pytestmark = pytest.mark.anyio
@@ -305,3 +305,97 @@ async def test_explain_says_what_a_message_waits_for() -> None:
             "WAITS",
             "it waits for the signal 'go', at most 1.0 h more",
         )
+
+
+async def test_messages_of_an_older_version_go_on_with_their_code() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(name="refund")
+    async def refund_1(context: Context) -> str:
+        await context.sleep("1h")
+        return "old"
+
+    @app.task(name="refund", version=2)
+    async def refund(context: Context) -> str:
+        return await context.step("answer", lambda: "new")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        old, new = await refund_1.aenqueue(), await refund.aenqueue()
+        await simulation.advance("2h")
+        assert [await old.aresult(), await new.aresult()] == ["old", "new"]
+
+
+async def test_a_message_of_a_version_without_a_handler_is_parked() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(name="refund", version=2)
+    async def refund(context: Context) -> str:
+        return await context.step("answer", lambda: "new")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        old = await app.apublish(Draft(type="refund"))
+        await refund.aenqueue()
+        await simulation.run_until_idle()
+        record = await simulation.broker.admin.get(old.id)
+        assert (record.state, record.reason) == (State.SCHEDULED, "UNKNOWN_TASK")
+
+
+async def test_a_job_is_cancelled_with_what_it_gathers() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="parts", delay=60)
+    def part() -> None: ...
+
+    @app.task
+    async def whole(context: Context) -> None:
+        await context.gather(part.call(), part.call())
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await whole.aenqueue()
+        await simulation.run_until_idle()
+        await job.acancel(tree=True)
+        found = await simulation.broker.admin.find("parts")
+        assert [each.state for each in found] == [State.CANCELLED] * 2
+
+
+async def test_two_calls_at_once_receive_a_signal_each() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    async def pair(context: Context) -> list[int]:
+        await context.step("begin", lambda: None)
+        await context.sleep("1h")
+        return list(await asyncio.gather(context.signal("go"), context.signal("go")))
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await pair.aenqueue()
+        await simulation.run_until_idle()
+        for number in (1, 2):
+            await app.asignal(job.id, "go", number)
+        await simulation.advance("2h")
+        assert await job.aresult() == [1, 2]
+
+
+async def test_a_step_of_a_thread_is_tried_again() -> None:
+    app = Penstock("sqlite://")
+    tries: list[int] = []
+
+    def fail_once() -> int:
+        tries.append(1)
+        if len(tries) < 2:
+            raise OSError("not yet")
+        return 7
+
+    @app.task
+    def paid(context: Context) -> int:
+        return context.sync.step("pay", fail_once, retry=constant(0), timeout=60)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await paid.aenqueue()
+        await simulation.run_until_idle()
+        assert (await job.aresult(), len(tries)) == (7, 2)

@@ -117,9 +117,22 @@ class BlockingSteps:
         return self.block(self.look_up(key))
 
     def step(
-        self, name: str, function: Callable[..., T], /, *args: Any, key: str | None = None
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: RetryStrategy | None = None,
+        timeout: float | None = None,
     ) -> T:
-        """Calls the function once and stores its result, which later runs return."""
+        """Calls the function once and stores its result, which later runs return.
+
+        With `retry` or `timeout`, it runs in another thread.
+        """
+        if retry is not None or timeout is not None:
+            work = self.durable.step(name, function, args, key, retry, timeout)
+            return cast(T, self.block(work))
         run = self.durable.run
         slot, values = run.take(name, key), make_values(function, name)
         record = self.block(run.find(slot, "step"))

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from penstock.broker.interfaces.waiting import WaitsInterface
 from penstock.errors import InvalidInput, LockLost, StepTooLarge
 from penstock.model.message import Draft, Flag, Leased, Moment
-from penstock.model.waiting import AwaitedOutcome, Hold, StepKind, StepRecord, WaitPlan
+from penstock.model.waiting import (
+    AwaitedOutcome,
+    Hold,
+    StepKind,
+    StepRecord,
+    StoredSignal,
+    WaitPlan,
+)
 from penstock.rules import validation
 from penstock.rules.waiting import MAX_STEPS, decide_after
 from penstock.worker.codec import Values
@@ -62,6 +69,9 @@ class StepRun:
         self.reading = asyncio.Lock()
         self.now: Moment = 0
         self.stored_bytes = 0
+        # Signals that were read with the steps, and those that this run has received.
+        self.arrived: list[StoredSignal] = []
+        self.received: set[int] = set()
         self.counts: dict[str, int] = {}
         self.position = 0
         self.running = 0
@@ -113,7 +123,7 @@ class StepRun:
     async def read_all(self) -> None:
         self.complete = True
         stored = await self.waits.read_steps(self.delivery)
-        self.now = stored.now
+        self.now, self.arrived = stored.now, stored.signals
         self.stored_bytes = sum(len(step.body) for step in stored.steps)
         self.records = {(step.name, step.key): step for step in stored.steps}
 
@@ -213,10 +223,12 @@ class StepRun:
         self, slot: Slot, record: StepRecord | None, timeout: float | None
     ) -> StepRecord:
         """Records the oldest signal of the name, or that none came in time."""
-        stored = await self.waits.read_signals(self.delivery)
-        for signal in stored:
-            if signal.name == slot.name and not signal.consumed:
-                return await self.save(slot, "signal", signal.body, consumes=signal.id)
+        found = self.pick_signal(slot.name, self.arrived)
+        if found is None:
+            stored = await self.waits.read_signals(self.delivery)
+            found = self.pick_signal(slot.name, stored)
+        if found is not None:
+            return await self.save(slot, "signal", found.body, consumes=found.id)
         due_at = None if record is None else record.due_at
         if due_at is not None and due_at <= self.now:
             return await self.save(slot, "signal")
@@ -230,6 +242,14 @@ class StepRun:
         return await self.suspend(
             WaitPlan(reason=f"signal:{slot.name}", holds=(hold,), steps=(step,))
         )
+
+    def pick_signal(self, name: str, signals: Sequence[StoredSignal]) -> StoredSignal | None:
+        """Returns the oldest signal of the name that no other call has received."""
+        for signal in signals:
+            if signal.name == name and not signal.consumed and signal.id not in self.received:
+                self.received.add(signal.id)
+                return signal
+        return None
 
     async def gather(
         self, slot: Slot, calls: Sequence[ChildCall], policy: str, need: int
