@@ -134,6 +134,28 @@ def test_a_link_decides_by_a_click_alone(server: Served, finance: Served) -> Non
     assert b"Decided" in showing(server, None).ask("GET", path).body
 
 
+PREFETCH = ({"sec-purpose": "prefetch"}, {"sec-purpose": "prefetch;prerender"},
+            {"purpose": "prefetch"}, {"x-moz": "prefetch"}, {"x-purpose": "preview"})  # fmt: skip
+
+
+def test_scanners_of_links_decide_nothing(server: Served) -> None:
+    id = request(server, assign={"users": ["ann"]})
+    path = make_link(server, id)
+    scanner = showing(server, None)
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for address in (path, f"{path}?choice=approve", f"{path}?choice=approve&nonce=0"):
+            scanner.ask(method, address)
+    for headers in PREFETCH:
+        assert scanner.ask("GET", path, None, headers).status == 200
+    for method in ("PUT", "PATCH", "DELETE"):
+        assert scanner.ask(method, path, b"choice=approve", {"content-type": FORM}).status == 405
+    # A scanner that follows the form has not loaded the page of a browser with its cookie.
+    for fields in ({}, {"choice": "approve"}):
+        assert send_form(server, path, "", **fields).status == 403
+    found = server.get(f"/v1/inbox/{id}").json
+    assert (found["state"], found.get("decision")) == ("scheduled", None)
+
+
 def test_a_link_of_another_step_or_person_does_not_work(server: Served) -> None:
     first = make_link(server, request(server, assign={"users": ["ann"]}))
     forged = first[:-6] + ("AAAAAA" if first[-6:] != "AAAAAA" else "BBBBBB")
