@@ -48,6 +48,9 @@ class StoreWaiting(Protocol):
     async def steps(self, id: int) -> StepLog:
         """Returns the step records of a message, in order."""
 
+    async def child_records(self, ids: Sequence[int]) -> list[StepRecord]:
+        """Returns the step records of messages that name the messages they published."""
+
     async def forget_steps(self, id: int, position: int) -> list[StepRecord]:
         """Deletes and returns the records of a dead message from a position on."""
 

@@ -8,7 +8,9 @@ import pytest
 
 from penstock import Context, Penstock, stores
 from penstock.broker.local import Broker
+from penstock.client import Client
 from penstock.model.message import State
+from penstock.model.waiting import CancelledTree
 from penstock.rules.human import Person
 from tests.cli.terminal import until
 from tests.http.served import Served
@@ -144,3 +146,37 @@ def test_a_hold_that_could_never_end_is_refused(
     assert (refused.status, refused.code) == (422, "INVALID_INPUT")
     assert words in refused.json["error"]["message"]
     assert server.get(f"/v1/messages/{id}").json["state"] == State.CLAIMED
+
+
+def wait_for_child(server: Served, queue: str, child_queue: str) -> tuple[str, str]:
+    id = server.publish(queue)
+    sent = {
+        "token": claim(server, queue)["token"],
+        "holds": [{"kind": "after", "after": {"children": [0]}}],
+        "children": [{"queue": child_queue, "delay": 60}],
+        "children_step": {"name": "gather", "kind": "gather", "position": 1, "done": False},
+    }
+    assert server.post("/v1/wait", sent).status == 200
+    (step,) = server.get(f"/v1/messages/{id}/steps").json["steps"]
+    return id, str(step["result"][0])
+
+
+def test_a_tree_is_cancelled_over_http_and_by_the_client(server: Served) -> None:
+    queue = server.queue()
+    top, child = wait_for_child(server, queue, queue)
+    done = server.post(f"/v1/messages/{top}/cancel", {"tree": True})
+    assert done.json == {
+        "id": top, "state": "cancelled", "cancel_requested": False, "children": 1
+    }  # fmt: skip
+    assert server.message(child)["state"] == "cancelled"
+    again = server.post(f"/v1/messages/{top}/cancel", {"tree": True})
+    assert (again.status, again.code) == (409, "INVALID_STATE")
+
+
+async def test_the_client_cancels_a_tree(server: Served) -> None:
+    queue = server.queue()
+    top, child = wait_for_child(server, queue, queue)
+    async with Client(f"http://127.0.0.1:{server.port}") as client:
+        done = await client.admin.cancel_tree(int(top))
+        assert done == CancelledTree(State.CANCELLED, False, 1)
+    assert server.message(child)["state"] == "cancelled"

@@ -244,3 +244,35 @@ def test_a_claim_under_a_paused_scope_says_so(server: Served) -> None:
         lambda: server.post("/v1/claim", sent, scope="resting").json["queues"] == {"work": "paused"}
     )
     server.post("/v1/scopes/resting/resume")
+
+
+def test_a_tree_is_cancelled_only_with_the_right_on_all_its_queues(server: Served) -> None:
+    queue, other = server.queue(), server.queue()
+    id = server.publish(queue)
+    sent = {
+        "token": server.claim_one(queue)["token"],
+        "holds": [{"kind": "after", "after": {"children": [0]}}],
+        "children": [{"queue": other}],
+        "children_step": {"name": "gather", "kind": "gather", "position": 1, "done": False},
+    }
+    assert server.post("/v1/wait", sent).status == 200
+    set_role(server, "half", f"manage:{queue}", f"read:{queue}")
+    set_role(server, "whole", "manage:*")
+    refused = keyed(server, "half").post(f"/v1/messages/{id}/cancel", {"tree": True})
+    assert (refused.status, server.message(id)["state"]) == (403, "scheduled")
+    done = keyed(server, "whole").post(f"/v1/messages/{id}/cancel", {"tree": True})
+    assert (done.status, done.json["children"]) == (200, 1)
+
+
+def test_the_act_of_a_redrive_from_a_step_lists_what_was_forgotten(server: Served) -> None:
+    queue = server.queue()
+    id = server.publish(queue)
+    token = server.claim_one(queue)["token"]
+    for position, name in enumerate(("charge", "ship", "mail"), 1):
+        step = {"name": name, "position": position, "result": 1}
+        assert server.post("/v1/step", {"token": token, "step": step}).status == 200
+    server.post("/v1/reject", {"token": token, "error": "no"})
+    path = f"/v1/messages/{id}/redrive"
+    assert server.post(path, {"from_step": "ship"}).status == 200
+    acts = server.get("/v1/audit", target=path).json["acts"]
+    assert any('"steps":[["ship","mail"],[]]' in (act.get("detail") or "") for act in acts), acts

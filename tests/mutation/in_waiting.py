@@ -6,6 +6,8 @@ HOLDS = conformance("waiting")
 RULES = "tests/unit/test_waiting.py"
 RUNS = "tests/agents/test_steps.py"
 FAN_IN = conformance("fan_in")
+TREE = conformance("cancel_tree")
+TOO_OFTEN = conformance("waiting::test_a_message_that_waits_too_often_for_its_queue_is_dead")
 LATER_STEPS = conformance("waiting::test_later_steps_of_a_run_are_stored_once_under_its_fence")
 OTHER_HOLD = conformance("waiting::test_a_signal_does_not_resume_a_message_with_another_hold")
 SIGNAL_EVENT = conformance("waiting::test_the_event_of_a_signal_is_stored_with_it")
@@ -70,6 +72,27 @@ WAITING = (
          "new = facts.recorded or request.records", "new = False", RULES),
     code("waits_for_ever", "rules/waiting.py", "decide_wait", "if facts.waits >= max_waits:",
          "if False:", RULES),
+    code("limit_of_the_queue_is_ignored", "broker/waiting/waits.py", "_suspend_once",
+         "queue.settings.max_waits", "1_000", TOO_OFTEN),
+    code("tree_takes_messages_of_others", "broker/waiting/cancel_tree.py", "read_children",
+         "if record.message.meta.parent_id in parents", "if True", TREE),
+    code("tree_stops_at_children", "broker/waiting/cancel_tree.py", "_list_open",
+         "while level:", "if level:", TREE),
+    code("tree_needs_no_right", "broker/waiting/cancel_tree.py", "_may_cancel",
+         "check_allowed(self.admin, queue.scope.name, queue.name)", "pass",
+         "tests/http/test_settle_rights.py"),
+    code("human_steps_outlive_a_cancel", "broker/messages.py", "cancel",
+         "if record.state is State.SCHEDULED:", "if False:", TREE),
+    code("version_is_not_in_the_type", "app/setup.py", "make_type",
+         "return name if version == 1 else", "return name if version else",
+         "tests/app/test_tasks.py"),
+    code("url_takes_any_number_of_requests", "http/handlers/waiting.py", "send_signal_by_token",
+         "call.limit_token(token)", "pass", "tests/http/test_waiting.py"),
+    code("forgets_steps_silently", "broker/waiting/waits.py", "redrive_from",
+         'note_changes({"steps": dropped}, {"steps": []})', "pass",
+         "tests/http/test_settle_rights.py"),
+    code("signal_is_received_twice", "worker/steps.py", "pick_signal",
+         "self.received.add(signal.id)", "pass", RUNS),
     code("spins", "rules/waiting.py", "count_quick", "count, claimed_at = count + 1, next_claim",
          "count, claimed_at = 0, next_claim", RULES),
     code("may_be_swallowed", "worker/suspension.py", "judge_steps",

@@ -65,15 +65,19 @@ class Job(Generic[R]):
     def status(self) -> State:
         return self.app.run(self.astatus())
 
-    async def acancel(self, *, force: bool = False) -> None:
+    async def acancel(self, *, force: bool = False, tree: bool = False) -> None:
         if self.refused is not None:
             raise self.refused
-        broker = await self.app.broker()
-        await broker.admin.cancel(self.id, force=force, scope=self.app.scope)
+        admin = (await self.app.broker()).admin
+        cancel = admin.cancel_tree if tree else admin.cancel
+        await cancel(self.id, force=force, scope=self.app.scope)
 
-    def cancel(self, *, force: bool = False) -> None:
-        """Cancels the job. A running one is asked to stop, or with `force` ended at once."""
-        self.app.run(self.acancel(force=force))
+    def cancel(self, *, force: bool = False, tree: bool = False) -> None:
+        """Cancels the job. A running one is asked to stop, or with `force` ended at once.
+
+        With `tree`, the unfinished jobs that its steps published are cancelled too, and theirs.
+        """
+        self.app.run(self.acancel(force=force, tree=tree))
 
     async def aresult(self, timeout: float | None = None) -> R:
         """Waits for the job and returns its result.

@@ -5,7 +5,7 @@ from penstock.errors import Busy, InvalidState, NameTaken
 from penstock.model.changes import AWAITED, Change, Item, ItemAnswer
 from penstock.model.message import Record
 from penstock.model.queue import Queue
-from penstock.model.store_types import AnswerKind, Published
+from penstock.model.store_types import Answer, AnswerKind, Published
 from penstock.retry import DEAD_LETTER
 from penstock.rules.items import make_replacement, make_successor
 from penstock.store import Store
@@ -56,3 +56,14 @@ def raise_unless_applied(answer: ItemAnswer, record: Record) -> ItemAnswer:
         raise NameTaken(f"the queue already has a message named {record.message.meta.name!r}")
     state = answer.state or "gone"
     raise InvalidState(f"message {id} is {state}, which does not allow this operation")
+
+
+def raise_unless_settled(answer: Answer, record: Record) -> Answer:
+    if answer.kind is AnswerKind.DONE:
+        return answer
+    if answer.kind is AnswerKind.BUSY:
+        raise Busy(f"message {record.message.id} is locked by another transaction; try again")
+    state = answer.state or record.state
+    raise InvalidState(
+        f"message {record.message.id} is {state}, which does not allow this operation"
+    )

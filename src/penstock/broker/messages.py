@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.archive import explain_archived
 from penstock.broker.audit import note_changes
-from penstock.broker.edits import apply_item, replace_message
+from penstock.broker.edits import apply_item, raise_unless_settled, replace_message
 from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin, check_allowed
 from penstock.errors import (
     Archived,
-    Busy,
     Forbidden,
     InvalidInput,
     InvalidState,
@@ -36,6 +35,7 @@ from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask
 
 if TYPE_CHECKING:
     from penstock.broker.search import SearchResult
+    from penstock.model.waiting import CancelledTree
     from penstock.rules.explain import Cause
 
 
@@ -188,7 +188,22 @@ class Admin(QueueAdmin):
         record = await self.get(reference, scope=scope)
         note_changes({"state": record.state}, {"state": State.CANCELLED})
         (answer,) = await self.store.cancel((record.message.id,), force=force)
-        return raise_unless_settled(answer, record)
+        raise_unless_settled(answer, record)
+        if record.state is State.SCHEDULED:
+            from penstock.broker.waiting.cancel_tree import end_human_steps
+
+            await end_human_steps(self.store, self.directory, record.message.id)
+        return answer
+
+    async def cancel_tree(
+        self, reference: int | str, *, force: bool = False, scope: str = "default"
+    ) -> "CancelledTree":
+        """Cancels a message and the unfinished messages that its steps published, and theirs."""
+        from penstock.broker.waiting.cancel_tree import TreeCanceller
+
+        record = await self.get(reference, scope=scope)
+        note_changes({"state": record.state}, {"state": State.CANCELLED})
+        return await TreeCanceller(self).cancel(record, force=force)
 
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
@@ -313,14 +328,3 @@ class Admin(QueueAdmin):
         note_changes({"state": record.state}, {"state": State.CANCELLED})
         (answer,) = await self.store.purge_dead((record.message.id,))
         return raise_unless_settled(answer, record)
-
-
-def raise_unless_settled(answer: Answer, record: Record) -> Answer:
-    if answer.kind is AnswerKind.DONE:
-        return answer
-    if answer.kind is AnswerKind.BUSY:
-        raise Busy(f"message {record.message.id} is locked by another transaction; try again")
-    state = answer.state or record.state
-    raise InvalidState(
-        f"message {record.message.id} is {state}, which does not allow this operation"
-    )

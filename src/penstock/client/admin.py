@@ -11,6 +11,7 @@ from penstock.errors import InvalidInput, PenstockError
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.store_types import DONE, Answer, AnswerKind, Pruned, Published
+from penstock.model.waiting import CancelledTree
 from penstock.rules.explain import Cause
 from penstock.wire.bulk import ReplacedMessage, ReprioritisedMessage
 from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
@@ -188,6 +189,18 @@ class RemoteAdmin(RemoteGroup):
             scope=scope,
         )
         return Answer(AnswerKind.DONE, done.state, None, done.cancel_requested)
+
+    async def cancel_tree(
+        self, reference: int | str, *, force: bool = False, scope: str = "default"
+    ) -> CancelledTree:
+        done = await self.transport.send(
+            "POST",
+            f"{message_path(reference)}/cancel",
+            {"force": force, "tree": True},
+            gives=CancelResponse,
+            query={"scope": scope},
+        )
+        return CancelledTree(done.state, done.cancel_requested, done.children or 0)
 
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"

@@ -59,10 +59,14 @@ class StepRecord(Struct, frozen=True, kw_only=True):
 
 
 class StepLog(Struct, frozen=True):
-    """The step records of a message in order, and when they were read."""
+    """The step records of a message in order, and when they were read.
+
+    A store may add the oldest signals that were not received yet, to save a call.
+    """
 
     steps: list[StepRecord]
     now: Moment
+    signals: "list[StoredSignal]" = []
 
 
 class StepSave(Struct, frozen=True, kw_only=True):
@@ -175,6 +179,14 @@ class SignalAnswer(Struct, frozen=True):
     state: State | None = None
     # It has resumed its message, so that no look is needed.
     resumed: bool = False
+
+
+class CancelledTree(Struct, frozen=True):
+    """A cancelled message, and how many messages below it were cancelled or asked to stop."""
+
+    state: State
+    cancel_requested: bool
+    children: int
 
 
 class HeldEnd(Struct, frozen=True, kw_only=True):

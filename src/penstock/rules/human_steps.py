@@ -4,9 +4,10 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.model.human import HumanSpec
-from penstock.model.message import After, Draft, Flag
+from penstock.model.message import After, Draft, Flag, State, Verb
 from penstock.model.queue import HUMAN, Queue
 from penstock.model.store_types import Entry
+from penstock.model.waiting import HeldEnd
 from penstock.rules import drafts
 
 TYPE = "human.step"
@@ -30,3 +31,8 @@ def make_step_entry(draft: Draft, queue: Queue) -> Entry:
     """Makes the message of a step. It is held until a decision ends it."""
     entry = drafts.check_and_make_entry(draft, queue)
     return replace(entry, flags=entry.flags | Flag.HELD, after=After(policy="decision"))
+
+
+def make_abandoned(id: int) -> HeldEnd:
+    """Makes the end of a step whose requester has ended."""
+    return HeldEnd(id=id, verb=Verb.CANCEL, state=State.CANCELLED, reason="requester_ended")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,7 +17,6 @@ SIGNAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MAX_SIGNAL_BYTES = 64 * 1024
 MAX_KEY_LENGTH = 200
 MAX_STEPS = 10_000
-MAX_WAITS = 1_000
 # From this many quick waits in a row, each is delayed, so that a loop does not spin.
 MAX_QUICK_WAITS = 9
 QUICK_WAIT_S = 1.0
@@ -113,6 +113,21 @@ def decide_after(policy: str, need: int, counts: Mapping[str | None, int]) -> bo
             return None
         case _:
             return None if still_open else True
+
+
+def list_children(step: StepRecord) -> list[int]:
+    """Returns the ids of the messages that a step published.
+
+    A gather stores them as a list, and before the list of their states when it is done. Workers in
+    other languages may store something else.
+    """
+    try:
+        stored = msgspec.json.decode(step.body)
+    except msgspec.DecodeError:
+        return []
+    listed = stored if isinstance(stored, list) else [stored]
+    ids = listed[0] if listed and isinstance(listed[0], list) else listed
+    return [id for id in ids if type(id) is int]
 
 
 def check_signal(name: str, body: bytes, key: str | None) -> None:

@@ -95,15 +95,20 @@ class MessagePage(Struct, frozen=True, omit_defaults=True):
 
 
 class CancelRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A running message is asked to stop. `force` revokes its lock immediately."""
+    """A running message is asked to stop. `force` revokes its lock immediately. `tree` also cancels
+    the unfinished messages that its steps published, and theirs."""
 
     force: bool = False
+    tree: bool = False
 
 
-class CancelResponse(Struct, frozen=True):
+class CancelResponse(Struct, frozen=True, omit_defaults=True):
+    """With `tree`, `children` counts the messages below it that were cancelled or asked to stop."""
+
     id: str
     state: State
     cancel_requested: bool
+    children: int | None = None
 
 
 class RedriveRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.model.message import Moment, Record, State
     from penstock.model.queue import Queue, QueueState, Schedule, Scope
     from penstock.model.store_types import Answer, Pruned, Published
+    from penstock.model.waiting import CancelledTree
     from penstock.rules.explain import Cause
 
 
@@ -99,6 +100,10 @@ class AdminInterface(EditInterface, Protocol):
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> Answer: ...
+
+    async def cancel_tree(
+        self, reference: int | str, *, force: bool = False, scope: str = "default"
+    ) -> CancelledTree: ...
 
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"

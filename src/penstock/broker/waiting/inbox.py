@@ -25,7 +25,13 @@ from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
 from penstock.rules.human import Due, InboxStatistics, InboxStep, OpenStep, Person, summarise
 from penstock.rules.human_spec import check_spec, parse_spec
-from penstock.rules.human_steps import REQUESTER, RULE_REQUESTER, make_step_draft, make_step_entry
+from penstock.rules.human_steps import (
+    REQUESTER,
+    RULE_REQUESTER,
+    make_abandoned,
+    make_step_draft,
+    make_step_entry,
+)
 from penstock.store import Store
 
 STATE = "inbox"
@@ -300,10 +306,6 @@ class Inbox:
 
 def make_state(id: int, state: InboxState, version: int) -> Document:
     return Document(kind=STATE, name=str(id), body=encode(state), version=version)
-
-
-def make_abandoned(id: int) -> HeldEnd:
-    return HeldEnd(id=id, verb=Verb.CANCEL, state=State.CANCELLED, reason="requester_ended")
 
 
 def is_in_view(step: OpenStep, person: Person, view: View) -> bool:

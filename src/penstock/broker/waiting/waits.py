@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from penstock.broker.audit import note_changes
 from penstock.broker.consume import expect
 from penstock.broker.interfaces.admin import AdminInterface
 from penstock.broker.interfaces.broker import Held
@@ -47,7 +48,6 @@ from penstock.rules import validation
 from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (
     MAX_SIGNAL_BYTES,
-    MAX_WAITS,
     WaitRequest,
     check_signal,
     decide_wait,
@@ -152,7 +152,8 @@ class Waits:
             raise InvalidState(f"message {held.id} was claimed from the dead letters; redrive it")
         refuse_own_key(lease, request.children)
         facts = await self.store.wait_facts(held.id, held.fence)
-        decided = decide_wait(lease, request, facts, MAX_WAITS)
+        queue = await self.directory.get_by_id(lease.queue_id)
+        decided = decide_wait(lease, request, facts, queue.settings.max_waits)
         if isinstance(decided, Wait):
             return await self.store.wait(decided)
         return (await self.store.settle([decided]))[0]
@@ -259,6 +260,8 @@ class Waits:
             raise NotFound(
                 f"message {record.message.id} has no step {validation.clip(step)}; it has: {names}"
             )
+        dropped = [each.name for each in found if each.position >= first]
+        note_changes({"steps": dropped}, {"steps": []})
         forgotten = await self.store.forget_steps(record.message.id, first)
         return await self.admin.redrive(record.message.id, scope=scope), forgotten
 

@@ -16,7 +16,7 @@ from penstock.cli.options import limit_option
 from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
 from penstock.model.bulk import BulkAction, BulkVerb
-from penstock.model.message import State
+from penstock.model.message import Record, State
 from penstock.wire.bulk import make_bulk_view
 
 group = click.Group()
@@ -59,34 +59,55 @@ def act_on_each(
 @command(group, "cancel")
 @click.argument("references", nargs=-1)
 @click.option("--force", is_flag=True, help="Cancel running messages without asking the worker.")
+@click.option("--tree", is_flag=True, help="Also cancel the messages that its steps published.")
 @add_bulk_options
-def cancel(session: CommandContext, references: tuple[str, ...], force: bool, **given: Any) -> None:
+def cancel(
+    session: CommandContext, references: tuple[str, ...], force: bool, tree: bool, **given: Any
+) -> None:
     """Cancel messages.
 
     The worker of a running message is asked to stop it. With --force the message is cancelled at
     once, and the worker can no longer settle it.
 
+    The messages that a message with steps has published go on, unless --tree is given.
+
     \b
     penstock cancel 42 43
     penstock cancel shell/j1 --force
+    penstock cancel 42 --tree
     penstock cancel --filter 'queue:mail type:newsletter' --rate 100/s
     """
-    if force and given["filter"] is not None:
-        raise click.UsageError("--force cannot be used with --filter.")
+    for option, set_ in (("--force", force), ("--tree", tree)):
+        if set_ and given["filter"] is not None:
+            raise click.UsageError(f"{option} cannot be used with --filter.")
     if take_filter(session, BulkVerb.CANCEL, references, given):
         return
 
-    async def work(broker: Broker) -> list[dict[str, str]]:
-        done = []
-        for reference in references:
-            record = await find_message(broker, reference, session.scope)
-            answer = await broker.admin.cancel(record.message.id, force=force, scope=session.scope)
-            state = "cancellation requested" if answer.cancel_requested else "cancelled"
-            done.append({"id": str(record.message.id), "state": state})
-        return done
+    async def work(broker: Broker) -> list[dict[str, Any]]:
+        act = cancel_tree if tree else cancel_one
+        return [await act(broker, reference, force, session.scope) for reference in references]
 
     for each in session.run(work):
-        print_json(each) if session.as_json else print(f"{each['id']} {each['state']}")
+        below = f", {each['children']} below it" if tree else ""
+        print_json(each) if session.as_json else print(f"{each['id']} {each['state']}{below}")
+
+
+async def cancel_one(broker: Broker, reference: str, force: bool, scope: str) -> dict[str, Any]:
+    record = await find_message(broker, reference, scope)
+    answer = await broker.admin.cancel(record.message.id, force=force, scope=scope)
+    return describe_cancelled(record, State.CANCELLED, answer.cancel_requested)
+
+
+async def cancel_tree(broker: Broker, reference: str, force: bool, scope: str) -> dict[str, Any]:
+    record = await find_message(broker, reference, scope)
+    done = await broker.admin.cancel_tree(record.message.id, force=force, scope=scope)
+    told = describe_cancelled(record, done.state, done.cancel_requested)
+    return {**told, "children": done.children}
+
+
+def describe_cancelled(record: Record, state: State, requested: bool) -> dict[str, Any]:
+    told = "cancellation requested" if requested else state.value
+    return {"id": str(record.message.id), "state": told}
 
 
 @command(group, "purge")

@@ -126,10 +126,15 @@ async def cancel_message(
     call: RequestContext, reference: Reference, how: CancelRequest
 ) -> CancelResponse:
     record = await call.admin.get(reference, scope=call.scope)
-    answer = await call.admin.cancel(record.message.id, force=how.force, scope=call.scope)
+    id = record.message.id
+    if how.tree:
+        done = await call.admin.cancel_tree(id, force=how.force, scope=call.scope)
+        call.service.wake_tail()
+        return CancelResponse(str(id), done.state, done.cancel_requested, done.children)
+    answer = await call.admin.cancel(id, force=how.force, scope=call.scope)
     call.service.wake_tail()
     state = answer.state or State.CANCELLED
-    return CancelResponse(str(record.message.id), state, answer.cancel_requested)
+    return CancelResponse(str(id), state, answer.cancel_requested)
 
 
 @messages.add(

@@ -917,8 +917,16 @@ WHERE message_id = :id AND name = :name AND `key` = :key;
 SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
 WHERE message_id = :id ORDER BY position;
 -- name: steps_dated
+-- Also some signals that were not received yet, oldest first, with their ids as positions.
 SELECT @now, name, `key`, kind, position, body, done, due_at, at, fence
-FROM penstock_step WHERE message_id = :id ORDER BY position;
+FROM penstock_step WHERE message_id = :id
+UNION ALL
+(SELECT @now, name, `key`, 'received', id, body, consumed, NULL, at, 0
+ FROM penstock_signal WHERE message_id = :id AND NOT consumed ORDER BY id LIMIT 10)
+ORDER BY 5;
+-- name: child_records
+SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id IN (:ids) AND kind IN ('gather', 'enqueue') ORDER BY message_id, position;
 -- name: step_save
 INSERT INTO penstock_step (message_id, name, `key`, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)

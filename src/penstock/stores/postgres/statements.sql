@@ -1160,8 +1160,16 @@ UPDATE penstock.lease SET flags = flags | {STEPS}
 WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
 -- name: steps_dated
+-- Also some signals that were not received yet, oldest first, with their ids as positions.
 SELECT penstock.moment(), name, key, kind, position, body, done, due_at, at, fence
-FROM penstock.step WHERE message_id = :id ORDER BY position;
+FROM penstock.step WHERE message_id = :id
+UNION ALL
+(SELECT penstock.moment(), name, key, 'received', id, body, consumed, NULL, at, 0
+ FROM penstock.signal WHERE message_id = :id AND NOT consumed ORDER BY id LIMIT 10)
+ORDER BY 5;
+-- name: child_records
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
+WHERE message_id = ANY (:ids::bigint[]) AND kind IN ('gather', 'enqueue') ORDER BY message_id, position;
 -- name: step_save
 INSERT INTO penstock.step (message_id, name, key, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)

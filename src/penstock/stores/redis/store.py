@@ -100,6 +100,7 @@ class RedisStore:
         self.wait_facts = waiting.wait_facts
         self.save_steps = waiting.save_steps
         self.steps = waiting.steps
+        self.child_records = waiting.child_records
         self.forget_steps = waiting.forget_steps
         self.signal = waiting.signal
         self.signals = waiting.signals

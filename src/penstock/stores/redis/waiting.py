@@ -107,6 +107,12 @@ class RedisWaiting:
         now, found = await self.database.run("steps", encode_id(id))
         return StepLog([decode_step(text) for text in found], int(now))
 
+    async def child_records(self, ids: Sequence[int]) -> list[StepRecord]:
+        if not ids:
+            return []
+        found = await self.database.run("child_records", *map(encode_id, sorted(ids)))
+        return [decode_step(text) for text in found]
+
     async def forget_steps(self, id: int, position: int) -> list[StepRecord]:
         found = await self.database.run("forget_steps", encode_id(id), position)
         return [decode_step(text) for text in found]

@@ -229,7 +229,7 @@ class ServerVerbs:
     async def steps(self, id: int) -> StepLog:
         rows = await self.database.fetch("steps_dated", {"id": id})
         now = rows[0][0] if rows else await self.dialect.now()
-        return StepLog([steps.make_step(row[1:]) for row in rows], now)
+        return steps.make_log(id, [row[1:] for row in rows], now)
 
     async def signals(self, id: int) -> list[StoredSignal]:
         return steps.make_signals(await self.database.fetch("signals", {"id": id}))

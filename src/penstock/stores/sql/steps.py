@@ -13,7 +13,7 @@ from penstock.errors import (
     NotFound,
     SignalsFull,
 )
-from penstock.model.message import Flag, State
+from penstock.model.message import Flag, Moment, State
 from penstock.model.store_types import AnswerKind, Entry, Published
 from penstock.model.waiting import (
     SignalAnswer,
@@ -32,6 +32,7 @@ from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 MAX_SIGNALS = 1_000
 RECENT_WAITS = 10
+RECEIVED = "received"
 Publish: TypeAlias = Callable[[Any, Sequence[Entry]], Awaitable[list[Published]]]
 encode = msgspec.json.Encoder().encode
 
@@ -107,6 +108,24 @@ def make_step(row: Sequence[Any]) -> StepRecord:
 
 async def steps(tx: SqlTransaction, id: int) -> StepLog:
     return StepLog([make_step(row) for row in await tx.all("steps", id=id)], tx.now)
+
+
+def make_log(id: int, rows: Sequence[Any], now: Moment) -> StepLog:
+    """Makes the log of rows that are steps, or signals of the kind RECEIVED."""
+    log = StepLog([], now)
+    for row in rows:
+        if row[2] != RECEIVED:
+            log.steps.append(make_step(row))
+            continue
+        name, key, _, position, body, _, _, at, _ = row
+        log.signals.append(
+            StoredSignal(id=position, message_id=id, name=name, key=key, at=at, body=bytes(body))
+        )
+    return log
+
+
+async def child_records(tx: SqlTransaction, ids: Sequence[int]) -> list[StepRecord]:
+    return [make_step(row) for row in await tx.all("child_records", ids=tx.listed(sorted(ids)))]
 
 
 async def forget_steps(tx: SqlTransaction, id: int, position: int) -> list[StepRecord]:

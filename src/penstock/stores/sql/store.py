@@ -119,6 +119,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.end_held = waits.end_held
         self.holds = waits.holds
         self.edges = waits.edges
+        self.child_records = waits.child_records
         self.awaited_results = waits.awaited_results
 
     async def __aenter__(self) -> Self:

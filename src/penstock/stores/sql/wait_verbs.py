@@ -57,6 +57,9 @@ class WaitVerbs:
     async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
         return await self.database.write(with_audit(waiting.end_held), items)
 
+    async def child_records(self, ids: Sequence[int]) -> list[StepRecord]:
+        return await self.database.look(steps.child_records, ids) if ids else []
+
     async def holds(self, ids: Sequence[int]) -> list[StoredHold]:
         return await self.database.look(waiting.holds, ids)
 

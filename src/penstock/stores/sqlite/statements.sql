@@ -614,6 +614,10 @@ DELETE FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT id FROM penstock_head WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: lease_shared
 SELECT flags FROM penstock_lease WHERE id = :id AND fence = :fence;
+-- name: child_records
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id IN (SELECT value FROM json_each(:ids)) AND kind IN ('gather', 'enqueue')
+ORDER BY message_id, position;
 -- name: step_save
 INSERT INTO penstock_step (message_id, name, key, kind, position, done, due_at, at, fence, body)
 VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
