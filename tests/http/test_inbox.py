@@ -148,7 +148,8 @@ def test_scanners_of_links_decide_nothing(server: Served) -> None:
     for headers in PREFETCH:
         assert scanner.ask("GET", path, None, headers).status == 200
     for method in ("PUT", "PATCH", "DELETE"):
-        assert scanner.ask(method, path, b"choice=approve", {"content-type": FORM}).status == 405
+        sent = scanner.ask(method, path, b"choice=approve", {"content-type": FORM})
+        assert sent.status in (401, 405)
     # A scanner that follows the form has not loaded the page of a browser with its cookie.
     for fields in ({}, {"choice": "approve"}):
         assert send_form(server, path, "", **fields).status == 403

@@ -125,7 +125,7 @@ def make_log(id: int, rows: Sequence[Any], now: Moment) -> StepLog:
 
 
 async def child_records(tx: SqlTransaction, ids: Sequence[int]) -> list[StepRecord]:
-    return [make_step(row) for row in await tx.all("child_records", ids=tx.listed(sorted(ids)))]
+    return [make_step(row) for row in await tx.all("child_records", ids=tx.encode_ids(sorted(ids)))]
 
 
 async def forget_steps(tx: SqlTransaction, id: int, position: int) -> list[StepRecord]:
