@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.agents.workflow_follower import WorkflowFollower
-from penstock.broker.waiting.workflow_start import UNKNOWN, with_ids
+from penstock.broker.waiting.workflow_start import UNKNOWN
 from penstock.broker.waiting.workflows import Workflows
 from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
 from penstock.model.message import Draft, Fail, SettleReject, State
-from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState
+from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState, with_ids
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio

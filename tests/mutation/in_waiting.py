@@ -7,6 +7,7 @@ RULES = "tests/unit/test_waiting.py"
 RUNS = "tests/agents/test_steps.py"
 FAN_IN = conformance("fan_in")
 TREE = conformance("cancel_tree")
+LARGE = conformance("large_workflows")
 TOO_OFTEN = conformance("waiting::test_a_message_that_waits_too_often_for_its_queue_is_dead")
 LATER_STEPS = conformance("waiting::test_later_steps_of_a_run_are_stored_once_under_its_fence")
 OTHER_HOLD = conformance("waiting::test_a_signal_does_not_resume_a_message_with_another_hold")
@@ -93,6 +94,15 @@ WAITING = (
          "tests/http/test_settle_rights.py"),
     code("signal_is_received_twice", "worker/steps.py", "pick_signal",
          "self.received.add(signal.id)", "pass", RUNS),
+    code("large_workflow_runs_early", "broker/waiting/workflow_build.py", "make_entry",
+         "after if node.after else After(ids=(self.gate,))", "after if node.after else None",
+         LARGE),
+    code("large_workflow_stays_closed", "broker/waiting/workflow_build.py", "publish",
+         "await open_gate(self.service, flow)", "pass", LARGE),
+    code("building_lasts_for_ever", "agents/workflow_follower.py", "_recount",
+         "if now - flow.created_at >= BUILDING_S * MICROS_PER_SECOND:", "if False:", LARGE),
+    code("gate_is_a_parent", "broker/waiting/waits.py", "read_parents",
+         "if len(edges) == 1 and await self._is_gate(edges[0].awaited_id):", "if False:", LARGE),
     code("spins", "rules/waiting.py", "count_quick", "count, claimed_at = count + 1, next_claim",
          "count, claimed_at = 0, next_claim", RULES),
     code("may_be_swallowed", "worker/suspension.py", "judge_steps",

@@ -4,12 +4,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.waiting.workflow_start import NODE_HEADER, OPEN, UNKNOWN, with_ids
+from penstock.broker.waiting.workflow_build import (
+    BUILDING_S,
+    OPEN,
+    abandon,
+    find_messages,
+    open_gate,
+)
+from penstock.broker.waiting.workflow_start import UNKNOWN
 from penstock.broker.waiting.workflows import Workflows, has_ids
 from penstock.errors import NotFound
 from penstock.model.message import MICROS_PER_SECOND, Moment, State
-from penstock.model.store_types import Query
-from penstock.model.workflow import Workflow, WorkflowState
+from penstock.model.workflow import Workflow, WorkflowState, with_ids
 from penstock.rules import workflows
 from penstock.runner import report
 from penstock.store import Store
@@ -140,38 +146,23 @@ class WorkflowFollower:
         except NotFound:
             await self.store.delete_documents(OPEN, [name])
             return None
+        if flow.state is WorkflowState.BUILDING:
+            if now - flow.created_at >= BUILDING_S * MICROS_PER_SECOND:
+                await abandon(service, flow, version)
+            return None
+        if flow.gate:
+            # The start may have been interrupted before it opened the gate.
+            await open_gate(service, flow)
         if not has_ids(flow):
             if now - flow.created_at < UNFINISHED_START_S * MICROS_PER_SECOND:
                 return None
-            flow = with_ids(flow, await self._find_ids(flow))
+            found = await find_messages(service, flow)
+            ids = [
+                node.id or found.get(str(place), UNKNOWN) for place, node in enumerate(flow.nodes)
+            ]
+            flow = with_ids(flow, ids)
         states = await service.read_states([node.id for node in flow.nodes])
         known = TrackedWorkflow(flow, version, states, now + RECOUNT_S * MICROS_PER_SECOND)
         self.tracked[name] = known
         self.places.update({node.id: (name, place) for place, node in enumerate(flow.nodes)})
         return known
-
-    async def _find_ids(self, flow: Workflow) -> list[int]:
-        """Finds the messages of a start or redrive that was interrupted before it recorded them.
-
-        The latest message of a node counts.
-        """
-        queues = [
-            queue.id
-            for queue in await self.directory.list_queues()
-            if (queue.scope.tenant, queue.scope.name) == (flow.tenant, flow.scope)
-        ]
-        found: dict[int, int] = {}
-        before: int | None = None
-        while True:
-            query = Query(
-                tuple(queues), correlation_id=flow.correlation_id, before=before, limit=PAGE
-            )
-            page = await self.store.find(query)
-            for message in (record.message for record in page):
-                place = (message.meta.headers or {}).get(NODE_HEADER, "")
-                if place.isdecimal():
-                    found.setdefault(int(place), message.id)
-            if len(page) < PAGE:
-                break
-            before = page[-1].message.id
-        return [node.id or found.get(place, UNKNOWN) for place, node in enumerate(flow.nodes)]

@@ -151,7 +151,7 @@ class Flow:
             async with asyncio.timeout(timeout):
                 while True:
                     state = (await self.aview()).workflow.state
-                    if state is not WorkflowState.RUNNING:
+                    if not state.active:
                         return state
                     await asyncio.sleep(POLL_INTERVAL_S)
         except TimeoutError:

@@ -1,9 +1,11 @@
 """Workflows: messages that wait for each other, and what became of them."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.model.message import Draft, Moment, State
 from penstock.model.store_types import Entry
@@ -13,6 +15,8 @@ OnDead = Literal["wait", "settle"]
 
 
 class WorkflowState(StrEnum):
+    # A large workflow whose messages are published in pieces. None of them runs yet.
+    BUILDING = "building"
     RUNNING = "running"
     # Only dead letters and what waits for them are left.
     BLOCKED = "blocked"
@@ -23,6 +27,10 @@ class WorkflowState(StrEnum):
     @property
     def ended(self) -> bool:
         return self in (WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED)
+
+    @property
+    def active(self) -> bool:
+        return self in (WorkflowState.BUILDING, WorkflowState.RUNNING)
 
 
 class NodeDraft(Struct, frozen=True, kw_only=True):
@@ -69,6 +77,13 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     counts: dict[str, int] = {}
     ended_at: Moment | None = None
     cancelled: bool = False
+    # The message that holds up the first nodes of a large workflow until all are published.
+    gate: int = 0
+
+
+def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
+    nodes = tuple(replace(node, id=id) for node, id in zip(flow.nodes, ids, strict=True))
+    return replace(flow, nodes=nodes)
 
 
 class WorkflowStart(Struct, frozen=True):

@@ -55,21 +55,23 @@ def check_node(place: int, node: NodeDraft, count: int) -> None:
 
 
 def refuse_cycle(nodes: Sequence[NodeDraft]) -> None:
-    """Takes away nodes that wait for nothing, until none is left."""
+    ordered = set(sort_nodes(nodes))
+    if len(ordered) < len(nodes):
+        place = next(place for place in range(len(nodes)) if place not in ordered)
+        raise InvalidInput(f"node {place} waits for itself, directly or through other nodes")
+
+
+def sort_nodes(nodes: Sequence[NodeDraft | WorkflowNode]) -> list[int]:
+    """Orders nodes so that each comes after those it waits for. Leaves out cycles."""
     waits = [len(node.after) for node in nodes]
     children = list_children(nodes)
-    free = [place for place, count in enumerate(waits) if not count]
-    seen = 0
-    while free:
-        place = free.pop()
-        seen += 1
+    ordered = [place for place, count in enumerate(waits) if not count]
+    for place in ordered:
         for child in children[place]:
             waits[child] -= 1
             if not waits[child]:
-                free.append(child)
-    if seen < len(nodes):
-        place = next(place for place, count in enumerate(waits) if count)
-        raise InvalidInput(f"node {place} waits for itself, directly or through other nodes")
+                ordered.append(child)
+    return ordered
 
 
 def compute_digest(name: str, nodes: Sequence[NodeDraft]) -> str:
@@ -91,6 +93,8 @@ def find_state(workflow: Workflow, states: Sequence[State | None]) -> WorkflowSt
     """Returns the state of a workflow. A node that left the store counts as it was last counted."""
     left = [state for state in states if state is not None]
     unfinished = [state for state in left if not state.final]
+    if not left and workflow.cancelled:
+        return WorkflowState.CANCELLED
     if not unfinished:
         if any(state in (State.FAILED, State.EXPIRED, State.CANCELLED) for state in left):
             return WorkflowState.CANCELLED if workflow.cancelled else WorkflowState.FAILED

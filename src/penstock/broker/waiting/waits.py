@@ -13,6 +13,7 @@ from penstock.broker.interfaces.broker import Held
 from penstock.broker.publish import REFUSALS
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.live_events import encode_signal_event
+from penstock.broker.waiting.workflow_build import GATE_TYPE
 from penstock.errors import (
     ChildRefused,
     Conflict,
@@ -164,8 +165,15 @@ class Waits:
 
     async def read_parents(self, held: Held) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for before its first delivery have ended."""
-        edges = await self.store.edges(held.id)
-        return await self._read_ends(held.id, [edge for edge in edges if edge.number == PUBLISHED])
+        edges = [edge for edge in await self.store.edges(held.id) if edge.number == PUBLISHED]
+        if len(edges) == 1 and await self._is_gate(edges[0].awaited_id):
+            return []
+        return await self._read_ends(held.id, edges)
+
+    async def _is_gate(self, id: int) -> bool:
+        """True for the message that holds up the first nodes of a large workflow."""
+        heading = (await self.store.headings([id])).get(id)
+        return heading is not None and heading.type == GATE_TYPE
 
     async def _read_ends(self, id: int, edges: Sequence[Edge]) -> list[AwaitedOutcome]:
         results = await self.store.awaited_results(id) if edges else {}

@@ -8,6 +8,15 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.broker.waiting.dependencies import hold
+from penstock.broker.waiting.workflow_build import (
+    KEY,
+    NODE_HEADER,
+    OPEN,
+    PIECE,
+    WORKFLOW,
+    WorkflowBuilder,
+    name_document,
+)
 from penstock.errors import Conflict, IdempotencyConflict, InvalidInput, InvalidState
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import Document
@@ -20,6 +29,8 @@ from penstock.model.workflow import (
     Workflow,
     WorkflowNode,
     WorkflowStart,
+    WorkflowState,
+    with_ids,
 )
 from penstock.rules import drafts, workflows
 from penstock.rules.validation import check_text
@@ -27,11 +38,7 @@ from penstock.rules.validation import check_text
 if TYPE_CHECKING:
     from penstock.broker.waiting.workflows import Workflows
 
-WORKFLOW, OPEN, KEY = "workflow", "open_workflow", "workflow_key"
-NODE_HEADER = "penstock-node"
 MAX_NAME = 200
-# A larger workflow would hold the locks of the caller's transaction for too long.
-MAX_NODES_INSIDE = 1_000
 # The id of a node whose message is being published.
 UNKNOWN = 0
 encode = msgspec.json.Encoder().encode
@@ -60,7 +67,11 @@ class WorkflowStarter:
         correlation_id: str | None = None,
         scope: str = "default",
     ) -> WorkflowStart:
-        """Publishes all nodes in one step. A key is unique while its workflow is stored."""
+        """Publishes all nodes. A key is unique while its workflow is stored.
+
+        Up to 1,000 nodes are one step. A larger workflow is published in pieces, and none of its
+        nodes runs before the last of them.
+        """
         prepared = await self.prepare(
             name, nodes, key=key, correlation_id=correlation_id, scope=scope
         )
@@ -118,20 +129,28 @@ class WorkflowStarter:
         return make_start(flow)
 
     def _make_inside(self, prepared: PreparedWorkflow) -> Change:
-        if len(prepared.entries) > MAX_NODES_INSIDE:
+        if len(prepared.entries) > PIECE:
             raise InvalidInput(
                 f"the workflow has {len(prepared.entries):,} nodes; in your own transaction it has"
-                f" at most {MAX_NODES_INSIDE:,}: start it after the commit"
+                f" at most {PIECE:,}: start it after the commit"
             )
         return make_change(prepared)
 
     async def _publish(self, prepared: PreparedWorkflow) -> WorkflowStart:
-        changed = await self.store.advance(make_change(prepared))
+        large = len(prepared.entries) > PIECE
+        builder = WorkflowBuilder(self.service, prepared)
+        entries = (await builder.make_gate(),) if large else prepared.entries
+        state = WorkflowState.BUILDING if large else WorkflowState.RUNNING
+        first = replace(prepared, flow=replace(prepared.flow, state=state), entries=entries)
+        changed = await self.store.advance(make_change(first))
         if changed is None and prepared.flow.key:
             found = await self._find_key(prepared.flow)
             if found is not None:
                 return found
-        flow = number_nodes(prepared.flow, changed)
+        published = expect_published(prepared.flow, changed)
+        if large:
+            return make_start(await builder.publish(published[0]))
+        flow = with_ids(prepared.flow, published)
         await self.service.save(flow, 1)
         return make_start(flow)
 
@@ -145,6 +164,8 @@ class WorkflowStarter:
                 f"key {flow.key!r} belongs to workflow {held.id} with another graph"
             )
         found, _ = await self.service.load(held.id, flow.scope)
+        if found.state is WorkflowState.BUILDING:
+            raise Conflict(f"workflow {held.id} of key {flow.key!r} is being published; try again")
         return WorkflowStart(held.id, tuple(node.id for node in found.nodes), duplicate=True)
 
     async def _make_entry(self, flow: Workflow, place: int, node: NodeDraft) -> Entry:
@@ -186,27 +207,22 @@ def make_document(flow: Workflow, *, version: int, expires_at: Moment = NEVER) -
     )
 
 
-def name_document(flow: Workflow, name: str) -> str:
-    return f"{flow.tenant}/{flow.scope}/{name}"
-
-
 def number_nodes(flow: Workflow, changed: Changed | None) -> Workflow:
-    """Returns the workflow with the ids of its messages, or raises why it did not start."""
+    return with_ids(flow, expect_published(flow, changed))
+
+
+def expect_published(flow: Workflow, changed: Changed | None) -> list[int]:
+    """Returns the ids of the messages, or raises why the workflow did not start."""
     if changed is None:
         raise Conflict(f"workflow {flow.name!r} was started by another request; try again")
     if not changed.written:
         refused = next(each for each in changed.published if each.code)
         raise InvalidState(f"workflow {flow.name!r} was refused: {refused.code}")
-    return with_ids(flow, [each.id for each in changed.published])
+    return [each.id for each in changed.published]
 
 
 def make_start(flow: Workflow) -> WorkflowStart:
     return WorkflowStart(flow.id, tuple(node.id for node in flow.nodes))
-
-
-def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:
-    nodes = tuple(replace(node, id=id) for node, id in zip(flow.nodes, ids, strict=True))
-    return replace(flow, nodes=nodes)
 
 
 def make_node(node: NodeDraft, id: int) -> WorkflowNode:

@@ -8,21 +8,19 @@ from msgspec.structs import replace
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.dependencies import hold
 from penstock.broker.waiting.live_events import make_event_document, make_workflow_event
+from penstock.broker.waiting.workflow_build import OPEN, WORKFLOW, abandon
 from penstock.broker.waiting.workflow_start import (
-    OPEN,
     UNKNOWN,
-    WORKFLOW,
     WorkflowStarter,
     make_document,
     make_key,
-    with_ids,
 )
 from penstock.errors import Busy, InvalidState, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, After, Moment, State
 from penstock.model.store_types import Entry
-from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
+from penstock.model.workflow import Workflow, WorkflowState, WorkflowView, with_ids
 from penstock.rules import drafts, workflows
 from penstock.rules.items import copy_of
 from penstock.rules.validation import clip
@@ -97,6 +95,8 @@ class Workflows:
     async def cancel(self, id: str, *, scope: str = "default") -> int:
         """Cancels what has not finished. Running nodes are asked to stop."""
         flow, version = await self.load(id, scope)
+        if flow.state is WorkflowState.BUILDING:
+            return await abandon(self, flow, version)
         if not await self.save(replace(flow, cancelled=True), version):
             raise Busy(f"workflow {id} is changed by another request; try again")
         states = await self.read_states([node.id for node in flow.nodes])
@@ -113,6 +113,8 @@ class Workflows:
     async def redrive(self, id: str, *, scope: str = "default") -> int:
         """Runs dead nodes again, and publishes failed ones and what waited for them again."""
         flow, version = await self.load(id, scope)
+        if flow.state is WorkflowState.BUILDING:
+            raise InvalidState(f"workflow {id} is being published; cancel it or wait")
         states = await self.read_states([node.id for node in flow.nodes])
         if workflows.find_state(flow, states) is WorkflowState.RUNNING:
             raise InvalidState(f"workflow {id} is running; redrive it when nothing of it runs")

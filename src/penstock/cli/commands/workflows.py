@@ -127,7 +127,7 @@ def wait(session: CommandContext, id: str, timeout: float | None) -> None:
         async with asyncio.timeout(timeout):
             while True:
                 view = await broker.workflows.get(id, scope=session.scope)
-                if view.workflow.state is not WorkflowState.RUNNING:
+                if not view.workflow.state.active:
                     return view
                 await asyncio.sleep(POLL_INTERVAL_S)
 

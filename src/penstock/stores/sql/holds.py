@@ -42,6 +42,7 @@ async def hold_published(
     holds: list[StoredHold] = []
     edges: list[dict[str, int]] = []
     nudged: list[dict[str, int]] = []
+    flagged: set[int] = set()
     for entry, outcome in zip(entries, outcomes, strict=True):
         if entry.after is None or outcome.duplicate or await is_dead(tx, entry, outcome.id):
             continue
@@ -51,9 +52,10 @@ async def hold_published(
             {"held_id": outcome.id, "number": PUBLISHED, "awaited_id": each} for each in awaited
         ]
         stored = list_stored(entry.after, outcomes)
-        await flag_awaited(tx, stored)
+        flagged.update(stored)
         if not awaited or stored:
             nudged.append({"held_id": outcome.id})
+    await flag_awaited(tx, sorted(flagged))
     await put_holds(tx, holds)
     await tx.add_edges(edges)
     await tx.run_many("nudge_add", nudged)
