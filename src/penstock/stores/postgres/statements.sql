@@ -1026,7 +1026,7 @@ SELECT count(*) FROM (
 ) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
     SELECT message_id FROM penstock.signal WHERE NOT consumed);
 -- name: copy_wait_sizes
--- The bytes of steps and signals; an edge counts as 50.
+-- The bytes of steps and signals; an edge and a hold count as 50. No row: the page has no waits.
 SELECT message_id, sum(octet_length(body)) FROM penstock.step
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
@@ -1034,6 +1034,9 @@ SELECT message_id, sum(octet_length(body)) FROM penstock.signal
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
 SELECT held_id, count(*) * 50 FROM penstock.edge
+WHERE held_id BETWEEN :first AND :last GROUP BY held_id
+UNION ALL
+SELECT held_id, count(*) * 50 FROM penstock.hold
 WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
 -- name: copy_awaited_results
 SELECT r.id, r.expires_at, r.body FROM (
