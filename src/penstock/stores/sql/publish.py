@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
-from penstock.model.store_types import Completion, Dedupe, Entry, Published
+from penstock.model.store_types import Completion, Dedupe, Entry, Firing, Published
 from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
@@ -240,6 +240,19 @@ class StoreTransaction(LockingTransaction):
     @abstractmethod
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         """Returns the locks completed. The caller holds the locks of their ordering keys."""
+
+    @abstractmethod
+    async def move_schedules(self, firings: Sequence[Firing]) -> list[tuple[int, Moment]]:
+        """Advances due schedules that are not locked. Returns their ids and ticks."""
+
+    @abstractmethod
+    async def dedups_seen(self, keys: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Returns those (queue, dedup key) that stand for a message."""
+
+    @abstractmethod
+    async def remember_dedups(
+        self, keys: Sequence[tuple[int, str]], ids: Sequence[int], dedups: Sequence[Dedupe]
+    ) -> None: ...
 
 
 async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
