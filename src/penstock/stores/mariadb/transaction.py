@@ -23,6 +23,7 @@ from penstock.stores.mariadb.statement import (
     to_tuples,
 )
 from penstock.stores.sql.database import Mode
+from penstock.stores.sql.keys import make_lockable
 from penstock.stores.sql.publish import (
     LockingTransaction,
     StoreTransaction,
@@ -144,8 +145,12 @@ class MariaTransaction(Guarded, StoreTransaction):
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         return await publish.publish_keyed(self, entries)
 
-    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.all("keys_of_leases", locks=locks_of(items))
+    async def lock_lines(self, items: Sequence[Completion]) -> list[Any]:
+        rows = await self.all("keys_of_leases", locks=locks_of(items))
+        lines = {row[:2]: make_lockable(*row[2:]) for row in rows if row[3] is not None}
+        free = await self.try_lock(list(lines.values())) if lines else []
+        locked = dict(zip(lines, free, strict=True))
+        return [(id, fence, locked.get((id, fence), True)) for id, fence, _, _ in rows]
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         return await publish.complete_keyed(self, items)

@@ -71,14 +71,25 @@ def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def make_keyed_call(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Returns the values of the statement with flags and ordering keys."""
-    return {
+def make_keyed_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
+    """Returns the cheapest statement for entries with flags and ordering keys, and its values."""
+    values = {
         **make_mixed_call(entries),
-        **make_timed_call(entries),
         "flags": [entry.flags for entry in entries],
         "keys": [entry.ordering_key for entry in entries],
     }
+    if all(is_usual(entry) and not entry.flags & Flag.HELD for entry in entries):
+        return "publish_keyed_now", values | {"firsts": find_firsts(entries)}
+    return "publish_keyed", values | make_timed_call(entries)
+
+
+def find_firsts(entries: Sequence[Entry]) -> list[bool]:
+    """Returns which entries are the first ones of their ordering keys."""
+    lines = [(entry.queue_id, entry.ordering_key) for entry in entries]
+    first: dict[tuple[int, str | None], int] = {}
+    for place, line in enumerate(lines):
+        first.setdefault(line, place)
+    return [first[line] == place for place, line in enumerate(lines)]
 
 
 def split_awaited(entries: Sequence[Entry]) -> tuple[UniformBatch | None, Sequence[Entry]]:

@@ -149,12 +149,13 @@ class PostgresTransaction(Locks, StoreTransaction):
             self.woken.add(awaited.heading.queue_id)
         if not entries:
             return outcomes
-        rows = await self.all("publish_keyed", **publish.make_keyed_call(entries))
+        name, values = publish.make_keyed_call(entries)
+        rows = await self.all(name, **values)
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
         return outcomes + publish.make_published(rows)
 
-    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.all("keys_of_leases", **locks_of(items))
+    async def lock_lines(self, items: Sequence[Completion]) -> list[Any]:
+        return await self.all("lock_lines", **locks_of(items))
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         results = [item.result for item in items]
