@@ -71,6 +71,15 @@ def test_a_listed_job_has_the_fields_of_queuectl(terminal: Terminal) -> None:
     }
 
 
+def test_a_job_may_name_its_start_as_queuectl_does(terminal: Terminal) -> None:
+    start = "2099-01-01T00:00:00.000000Z"
+    terminal.queuectl("enqueue", job(id="later", command="true", next_run_at=start))
+    (found,) = terminal.queuectl("list", "--json").lines
+    assert (found["state"], found["next_run_at"]) == ("pending", start)
+    twice = job(command="true", next_run_at=start, run_at=start)
+    assert "are the same; give one of them" in terminal.queuectl("enqueue", twice, code=1).err
+
+
 def test_settings_are_spelled_with_underscores_or_dashes(terminal: Terminal) -> None:
     for spelling, value in (("max_retries", 4), ("backoff_base", 3.0), ("poll_interval", 0.5)):
         terminal.queuectl("config", "set", spelling, value)

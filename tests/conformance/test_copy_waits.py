@@ -99,6 +99,14 @@ async def test_what_waits_is_copied_as_it_is(pair: Pair) -> None:
     assert await read_waits(target.store, ids) == await read_waits(source.store, ids)
 
 
+async def test_a_message_that_waits_without_steps_waits_in_the_copy(pair: Pair) -> None:
+    source, target = pair
+    id = await source.publish()
+    await suspend(source, await source.take(), GO, steps=False)
+    await copy_store(source.store, target.store)
+    assert await target.store.holds([id]) == await source.store.holds([id]) != []
+
+
 async def test_a_sleeper_resumes_in_the_copy_with_its_steps(pair: Pair) -> None:
     source, target = pair
     id, *_ = await wait_in_every_way(source)

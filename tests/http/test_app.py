@@ -1,6 +1,8 @@
 """Apps and workers over HTTP: the same code, with the URL of a server."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -221,3 +223,13 @@ def test_the_worker_command_works_over_http_and_is_on_the_list(
     assert server.get("/v1/workers").json["workers"] == []
     said = terminal.run("worker", "start", "--url", url, code=1)
     assert "cannot run over HTTP" in said.err
+
+
+def test_a_script_that_closes_nothing_ends_without_warnings(server: Served) -> None:
+    script = (
+        f"from penstock import Penstock; Penstock('http://127.0.0.1:{server.port}').publish(b'1')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stderr == ""

@@ -3,6 +3,7 @@
 A route that is not in ATTEMPTS fails a test; what it asks of callers is declared beside it.
 """
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -26,6 +27,7 @@ DECLARED: dict[str, Requirement] = {
 SCOPED = {f"{each.method} {each.path}" for each in OPERATIONS if each.scoped}
 # Beyond the largest process id that Linux gives.
 NO_PROCESS = 2**22 + 1
+PRESENT = {"host": "far", "pid": 1, "queues": []}
 PUBLIC_PATHS = {operation.path for operation in OPERATIONS if operation.public}
 
 
@@ -129,9 +131,8 @@ async def test_a_tenant_has_so_many_workers_and_no_more(
         await world.key(Who("worker", tenant=tenant), roles=("worker",))
         for tenant in ("default", "acme")
     ]
-    present = {"host": "far", "pid": 1, "queues": []}
     for who in callers:
-        asks = [Ask(f"/v1/workers/w{number}", present) for number in range(4)]
+        asks = [Ask(f"/v1/workers/w{number}", PRESENT) for number in range(4)]
         told = [(await world.ask(who, "PUT", ask)).status for ask in asks]
         assert told == [204, 204, 204, 409]
         # Those that are there go on.
@@ -146,13 +147,39 @@ async def test_a_worker_that_was_dropped_counts_again_when_it_comes_back(
 ) -> None:
     monkeypatch.setattr(system, "MAX_WORKERS", 3)
     who = await world.key(Who("worker"), roles=("worker",))
-    live = {"host": "far", "pid": 1, "queues": []}
+    live = PRESENT
     gone = {**live, "host": socket.gethostname(), "pid": NO_PROCESS}
     for number in range(6):
         ask = Ask(f"/v1/workers/w{number}", gone if number < 3 else live)
         assert (await world.ask(who, "PUT", ask)).status == 204
     assert (await world.ask(who, "PUT", Ask("/v1/workers/w0", live))).status == 409
     assert (await world.ask(who, "PUT", Ask("/v1/workers/w5", live))).status == 204
+    assert len(await world.store.workers()) == 3
+
+
+async def test_workers_that_register_at_once_are_counted_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MAX_WORKERS", 3)
+    who = await world.key(Who("worker"), roles=("worker",))
+    asks = [Ask(f"/v1/workers/w{number}", PRESENT) for number in range(6)]
+    replies = await asyncio.gather(*(world.ask(who, "PUT", ask) for ask in asks))
+    assert sorted(reply.status for reply in replies) == [204] * 3 + [409] * 3
+
+
+async def test_a_tenant_has_so_many_workers_at_each_server_at_most(
+    world: World, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MAX_WORKERS", 3)
+    other = World(world.store, await world.store.secret(), issuer)
+    who = await world.key(Who("worker"), roles=("worker",))
+    asks = [Ask(f"/v1/workers/w{number}", PRESENT) for number in range(12)]
+    # The other server drops workers that this one has counted.
+    for ask in asks:
+        assert (await world.ask(who, "PUT", ask)).status == 204
+        assert (await other.ask(who, "DELETE", ask)).status == 204
+    for ask in asks:
+        await world.ask(who, "PUT", ask)
     assert len(await world.store.workers()) == 3
 
 

@@ -42,6 +42,7 @@ def test_the_known_parameters_are_named_if_none_is_near(server: Served) -> None:
         ("/v1/publish", "payload", "did you mean 'body'?"),
         ("/v1/publish", "maxAttempts", "did you mean 'max_attempts'?"),
         ("/v1/claim", "leaseSeconds", "did you mean 'lease'?"),
+        ("/v1/claim", "timeout", "did you mean 'wait'?"),
         ("/v1/complete", "lock_token", "did you mean 'token'?"),
         ("/v1/subscriptions", "deliveryMode", "did you mean 'mode'?"),
     ],

@@ -7,6 +7,8 @@ SETUP = "tests/app/test_setup.py"
 SIMULATED = "tests/agents/test_sync_simulation.py"
 
 ADOPTION = (
+    Mutation("sessions_stay_open_at_exit", "client/transport.py", "close_at_exit",
+             "loop.is_running()", "False", "tests/http/test_app.py"),
     Mutation("unique_compares_bodies", "rules/drafts.py", "make_dedupe",
              'dedup.window is not None and compared == "body"', 'compared == "body"', conformance("dedup")),
     Mutation("any_worker_removes_schedules", "app/setup.py", "find_removed",

@@ -201,9 +201,17 @@ HTTP = (
     Mutation("worker_of_any_tenant", "http/handlers/system.py", "row_id",
              "return id if tenant == OWNER", "return id if True", BOUNDS),
     Mutation("dropped_worker_is_known", "http/handlers/system.py", "delete_row",
-             "call.service.workers_seen.discard(row_id(call, id))", "pass",
+             "get_counted(call).discard(id)", "pass",
              "tests/http/test_authorization.py::"
              "test_a_worker_that_was_dropped_counts_again_when_it_comes_back"),
+    Mutation("workers_of_the_past_stay_counted", "http/handlers/system.py", "make_room",
+             "call.service.counted_workers[call.caller.tenant] = left", "pass",
+             "tests/http/test_authorization.py::"
+             "test_a_tenant_has_so_many_workers_at_each_server_at_most"),
+    Mutation("workers_that_register_together_are_not_counted", "http/handlers/system.py",
+             "save_worker", "async with call.service.registration:", "if True:",
+             "tests/http/test_authorization.py::"
+             "test_workers_that_register_at_once_are_counted_one_by_one"),
     Mutation("claim_by_rights_of_before", "http/handlers/claim.py", "wait_for_messages",
              "time.monotonic() - began > RIGHTS_HOLD_S", "False", REVOCATION),
     Mutation("stream_by_rights_of_before", "http/events/sse.py", "__call__",

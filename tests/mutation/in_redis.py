@@ -87,7 +87,7 @@ MOVES = (
     lua("purge_is_not_told", "purge", "", "finish(t, 'cancel', 'cancelled', 'purged')",
         "over(t, 'cancelled')",
         "switches"),
-    lua("fires_twice", "fire", "", " or next_at ~= ARGV[3]", "", "cron"),
+    lua("fires_twice", "fire", "", " and next_at == seen_at", "", "cron"),
     lua("everybody_gets_the_tick", "claim_tick", "", "then return 0 end", "then end", "upkeep"),
     lua("tick_of_the_future_is_kept", "claim_tick", "", " and age >= -tonumber(ARGV[3])", "",
         "clock"),

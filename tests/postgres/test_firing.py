@@ -2,37 +2,16 @@
 
 import pytest
 
-from penstock.agents.scheduler import make_tick_entry
-from penstock.broker.local import Broker
-from penstock.model.message import Draft
-from penstock.model.queue import Schedule
-from penstock.model.store_types import Firing
 from penstock.stores.postgres.store import PostgresStore
+from tests.firings import due_firings
 from tests.postgres.scenes import connected, open_store, places
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
-SECOND = 1_000_000
 SCHEDULES = 100
 LOCK_FIRST = "SELECT FROM penstock.schedule ORDER BY id LIMIT 1 FOR UPDATE"
-
-
-async def due_firings(store: PostgresStore, count: int) -> list[Firing]:
-    broker = Broker(store)
-    queue = await broker.admin.queue("default")
-    for number in range(count):
-        await broker.admin.schedule(Schedule(f"{number}", "* * * * * *", Draft()))
-    return [
-        Firing(
-            each.id,
-            each.next_at,
-            each.next_at + SECOND,
-            (make_tick_entry(each, queue, each.next_at, each.draft),),
-        )
-        for each in await store.schedules()
-    ]
 
 
 async def test_schedules_are_fired_in_few_round_trips(postgres_server: Postgres, url: str) -> None:

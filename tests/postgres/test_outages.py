@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
@@ -205,8 +206,9 @@ async def test_a_completion_that_was_cut_off_is_found_done_when_it_is_repeated(
     await publish(far, 2)
     first, second = await claim(far)
     await far.complete([Completion(first.id, first.fence)])
-    # Its whole answer, and nobody else's.
-    struck = proxy.cut_after_request(answer=b"INSERT 0 1")
+    # Its own request, by the bound fence: a late notice of the publish must not take the cut.
+    fence = struct.pack("!iq", 8, second.fence)
+    struck = proxy.cut_after_request(containing=fence, answer=b"INSERT 0 1")
     with pytest.raises(OutcomeUnknown):
         await far.complete([Completion(second.id, second.fence)])
     assert struck.is_set()

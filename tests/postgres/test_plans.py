@@ -63,7 +63,8 @@ WALKS: dict[str, list[str]] = {
     "pick_line": ["ready_pkey (queue_id)", *CLAIMED],
     "claim_dead": ["dead_queue (queue_id)", "dead by place", *HANDED_OUT],
     "publish_keyed": ["head_pkey (queue_id, key)"],
-    "keys_of_leases": [HELD, TURN],
+    "publish_keyed_now": ["head_pkey (queue_id, key)"],
+    "lock_lines": [HELD, TURN],
     # The key goes on: to the next in line, or its head is freed.
     "complete_keyed": [
         *TAKEN,
@@ -308,7 +309,8 @@ KEYED: dict[str, Any] = {
 }
 ASKED: dict[str, dict[str, Any]] = {
     "publish_keyed": KEYED,
-    "keys_of_leases": LOCKS,
+    "publish_keyed_now": {**KEYED, "firsts": [True] * 10},
+    "lock_lines": LOCKS,
     "complete_keyed": LOCKS | {"results": [None] * 10},
     "pick_one": CLAIM,
     "pick_line": CLAIM,

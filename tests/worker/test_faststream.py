@@ -224,6 +224,29 @@ async def test_manual_nack_overrides_the_policy_and_the_second_call_is_ignored(
     assert await counters(app, id) == ("scheduled", 1, 1)
 
 
+async def test_a_nack_by_hand_follows_the_strategy(app: Penstock) -> None:
+    @app.subscriber("orders", policy="manual", retry=constant(100, max_attempts=2))
+    async def on_order(message: Message[int]) -> None:
+        await message.nack()
+
+    (id,) = await publish(app)
+    async with working(app) as worker:
+        await until(lambda: worker.settled == 1)
+    assert await counters(app, id) == ("scheduled", 1, 1)
+
+
+@pytest.mark.parametrize(("verb", "state"), [("ack", "completed"), ("reject", "dead")])
+async def test_settling_by_hand_may_be_awaited(app: Penstock, verb: str, state: str) -> None:
+    @app.subscriber("orders", policy="manual")
+    async def on_order(message: Message[int]) -> None:
+        await getattr(message, verb)()
+
+    (id,) = await publish(app)
+    async with working(app) as worker:
+        await until(lambda: worker.settled + worker.completed == 1)
+    assert await counters(app, id) == (state, 1, 1)
+
+
 async def test_max_total_delay_reached_is_failed_though_attempts_remain(
     app: Penstock, engine: Engine
 ) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import (
     Any,
@@ -75,14 +75,17 @@ class Message(Struct, Generic[T], eq=False):
     def attempt(self) -> int:
         return self.context.attempt
 
-    def ack(self) -> None:
-        self.context.ack()
+    def ack(self) -> Awaitable[None]:
+        """Completes the message when the handler ends. It may be awaited."""
+        return self.context.ack()
 
-    def nack(self, delay: float | None = None, error: str | None = None) -> None:
-        self.context.nack(delay, error)
+    def nack(self, delay: float | None = None, error: str | None = None) -> Awaitable[None]:
+        """Retries the message, without a delay by the retry strategy. It may be awaited."""
+        return self.context.nack(delay, error)
 
-    def reject(self, error: str | None = None) -> None:
-        self.context.reject(error)
+    def reject(self, error: str | None = None) -> Awaitable[None]:
+        """Moves the message to the dead letters. It may be awaited."""
+        return self.context.reject(error)
 
 
 class SubscriberOptions(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,11 @@
 """Sends HTTP requests to the server and maps its errors."""
 
+import asyncio
+import atexit
+import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
@@ -30,6 +34,8 @@ class ListPage(Protocol):
 Page = TypeVar("Page", bound=ListPage)
 # Timeout of one request, in addition to the wait of the call.
 REQUEST_TIMEOUT_S = 30.0
+# How long the end of a program may wait for its connections to close.
+EXIT_TIMEOUT_S = 1.0
 # Repeating them changes nothing.
 SAFE_METHODS = frozenset({"GET", "PUT"})
 # Errors that may be gone at the next attempt.
@@ -75,6 +81,9 @@ class Transport:
             connector = aiohttp.TCPConnector(limit=0)
             shown = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
             self.session = aiohttp.ClientSession(connector=connector, headers=shown)
+            loop = asyncio.get_running_loop()
+            self.at_exit = partial(close_at_exit, weakref.ref(self), loop)
+            atexit.register(self.at_exit)
         return self.session
 
     async def send(
@@ -183,8 +192,18 @@ class Transport:
 
     async def close(self) -> None:
         if self.session is not None:
-            await self.session.close()
-            self.session = None
+            atexit.unregister(self.at_exit)
+            session, self.session = self.session, None
+            await session.close()
+
+
+def close_at_exit(reference: "weakref.ref[Transport]", loop: asyncio.AbstractEventLoop) -> None:
+    """Closes the session of a program that ends without `close`, if its loop runs in a thread."""
+    transport = reference()
+    if transport is not None and loop.is_running():
+        closing = asyncio.run_coroutine_threadsafe(transport.close(), loop)
+        with suppress(TimeoutError):
+            closing.result(EXIT_TIMEOUT_S)
 
 
 class RemoteGroup:

@@ -18,7 +18,7 @@ OTHER_NAMES = {
     "idempotency_key": "dedup", "delay_seconds": "delay", "wait_seconds": "wait",
     "lease_seconds": "lease", "ack_timeout": "lease", "extend_seconds": "lease",
     "lock_token": "token", "receipt_handle": "token", "callback_url": "url",
-    "delivery_mode": "mode", "delivery": "mode",
+    "delivery_mode": "mode", "delivery": "mode", "timeout": "wait",
 }  # fmt: skip
 AT_FIELD = re.compile(r" - at `(?P<path>[^`]*)`$")
 

@@ -3,6 +3,7 @@
 `run_service` opens the store and runs the agents, for `penstock serve` and for a mounted app alike.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -103,8 +104,6 @@ class ServerState:
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
-        # Ids of workers that have a row in the store already.
-        self.workers_seen: set[str] = set()
         self.outages = Outages()
         self.make_quotas()
         self.parking = LongPoller()
@@ -153,6 +152,9 @@ class ServerState:
         self.bulk_follower = BulkTail(self.store, self.directory, self.hub)
 
     def make_quotas(self) -> None:
+        # Workers by tenant when they were last counted. Their heartbeats are not counted again.
+        self.counted_workers: dict[str, set[str]] = {}
+        self.registration = asyncio.Lock()
         shared, largest = self.gate.asks, 0 if self.room is None else self.room.limits.size
         unfinished = max(MIN_UNFINISHED_BYTES, MAX_UNFINISHED_FILES * largest)
         self.waiting_claims = Quota("waiting claims", self.limits.waiting, shared=shared)

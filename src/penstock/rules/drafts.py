@@ -44,6 +44,7 @@ CHECKED = tuple(
 # Most drafts set only queue, type, priority and body, which are the last four fields.
 COMMON_FIELDS = 4
 RARE_DEFAULTS = astuple(Draft())[:-COMMON_FIELDS]
+KEY = Draft.__struct_fields__.index("ordering_key")
 
 encode_meta = msgspec.json.Encoder().encode
 
@@ -187,7 +188,7 @@ def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | 
 def make_common_entries(
     drafts: Sequence[Draft], queues: Mapping[str, Queue | PenstockError]
 ) -> list[Entry | None]:
-    """Makes the entries of common drafts, and None for the others.
+    """Makes the entries of common drafts, also with ordering keys, and None for the others.
 
     Drafts of the same queue, type and priority share their checks.
     """
@@ -196,10 +197,12 @@ def make_common_entries(
     for draft in drafts:
         fields = astuple(draft)
         queue, kind, priority, body = fields[-COMMON_FIELDS:]
-        entry = None
+        entry, rare, line = None, fields[:-COMMON_FIELDS], fields[KEY]
+        if line is not None:
+            rare = (*rare[:KEY], None, *rare[KEY + 1 :])
         # The class is part of the key, because True and 1.0 equal 1 but are no priorities.
         key = (queue, kind, priority, priority.__class__)
-        if body.__class__ is bytes and fields[:-COMMON_FIELDS] == RARE_DEFAULTS:
+        if body.__class__ is bytes and rare == RARE_DEFAULTS:
             try:
                 found = headings[key]
             except KeyError:
@@ -208,10 +211,22 @@ def make_common_entries(
                 # Not hashable: the full check refuses it.
                 found = None
             if found is not None and len(body) <= found[1]:
-                same = found[0]
-                entry = Entry(same.queue_id, kind, body, priority, same.rank, same.basis)
+                entry = make_alike(found[0], body, line)
         entries.append(entry)
     return entries
+
+
+def make_alike(same: Entry, body: bytes, line: object) -> Entry | None:
+    """Makes an entry with this body and ordering key, or None if the key needs the full check."""
+    common = (same.queue_id, same.type, body, same.priority, same.rank, same.basis)
+    if line is None:
+        return Entry(*common)
+    if type(line) is not str or not 0 < len(line) <= MAX_WORD_LENGTH or not line.isascii():
+        return None
+    if not line.isprintable():
+        return None
+    meta = encode_meta(Meta(ordering_key=line)).decode()
+    return Entry(*common, flags=Flag.KEYED, meta=meta, ordering_key=line)
 
 
 def make_common_heading(
@@ -220,7 +235,7 @@ def make_common_heading(
     """Returns the entry of an empty draft with the same heading, and the longest body allowed."""
     if queue is None or isinstance(queue, PenstockError):
         return None
-    entry = make_common_entry(replace(draft, body=b""), queue)
+    entry = make_common_entry(replace(draft, body=b"", ordering_key=None), queue)
     return None if entry is None else (entry, queue.settings.max_body)
 
 

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias, cast
 
 from penstock.app.app import Penstock
 from penstock.broker.interfaces.broker import BrokerInterface
-from penstock.model.message import Leased, Park
+from penstock.model.message import Leased, Nack, Park
 from penstock.model.waiting import WaitPlan
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.local_context import NullReporter
-from penstock.worker.policy import judge
+from penstock.worker.policy import follow_strategy, judge
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
 from penstock.worker.suspension import check_handler, judge_steps
 
@@ -46,6 +46,8 @@ def find_app_worker(
         verdict = steps or judge(handler.rules, delivery, error)
         if context.settled:
             verdict = context.settlement
+            if isinstance(verdict, Nack):
+                verdict = follow_strategy(handler.rules, delivery, verdict)
         if verdict is None and context.keys_seen:
             await broker.complete(delivery, result, seen=context.keys_seen)
         if verdict is None:

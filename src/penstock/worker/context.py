@@ -2,7 +2,7 @@
 
 import asyncio
 import builtins
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
@@ -298,21 +298,22 @@ class Context(Struct, eq=False, gc=False):
 
         return BlockingSteps(self.durable, self.seen)
 
-    def ack(self) -> None:
-        self._settle(None)
+    def ack(self) -> Awaitable[None]:
+        return self._settle(None)
 
-    def nack(self, delay: float | None = None, error: str | None = None) -> None:
-        self._settle(message.Nack(error, delay))
+    def nack(self, delay: float | None = None, error: str | None = None) -> Awaitable[None]:
+        return self._settle(message.Nack(error, delay))
 
-    def reject(self, error: str | None = None) -> None:
-        self._settle(message.SettleReject(error))
+    def reject(self, error: str | None = None) -> Awaitable[None]:
+        return self._settle(message.SettleReject(error))
 
-    def _settle(self, settlement: Settlement | None) -> None:
+    def _settle(self, settlement: Settlement | None) -> "Recorded":
         """Records the settlement. Only the first call counts."""
         checked = None if settlement is None else check_settlement(settlement)
         if not self.settled:
             self.settlement = checked
             self.settled = True
+        return Recorded()
 
     def make_completion(self, result: bytes | None) -> Completion:
         return Completion(self.delivery.id, self.delivery.fence, result, self.keys_seen)
@@ -320,6 +321,13 @@ class Context(Struct, eq=False, gc=False):
     def take_note(self) -> tuple[float, str | None] | None:
         note, self._note = self._note, None
         return note
+
+
+class Recorded:
+    """Lets handlers await `ack`, `nack` and `reject`, which are done when they return."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
 
 
 def compute_percent(done: float, total: float) -> float:

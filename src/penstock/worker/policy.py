@@ -172,7 +172,8 @@ def judge(
         case Reject():
             return message.SettleReject(format_error(error))
         case Retry():
-            return message.Nack(format_error(error), error.delay)
+            nack = message.Nack(format_error(error), error.delay)
+            return follow_strategy(rules, delivery, nack, times)
     if rules.policy in (AckPolicy.ACK, AckPolicy.ACK_FIRST):
         return None
     if isinstance(error, Unfit) or not should_retry(rules, error):
@@ -196,15 +197,27 @@ def retry(
     rules: AckRules, delivery: Leased, error: BaseException, times: AttemptTimes | None
 ) -> Verdict:
     reason = "TIMEOUT" if isinstance(error, TimedOut) else None
-    plain = message.Nack(format_error(error), None, reason)
-    if rules.strategy is None or (rules.timed and times is None):
-        return plain
+    nack = message.Nack(format_error(error), None, reason)
+    return follow_strategy(rules, delivery, nack, times)
+
+
+def needs_times(rules: AckRules, error: BaseException | None, settlement: Verdict) -> bool:
+    """True if the strategy is asked about this end, and looks at times."""
+    return rules.timed and (error is not None or isinstance(settlement, message.Nack))
+
+
+def follow_strategy(
+    rules: AckRules, delivery: Leased, nack: message.Nack, times: AttemptTimes | None = None
+) -> Settlement:
+    """Asks the strategy about a nack without a delay of its own."""
+    if nack.delay is not None or rules.strategy is None or (rules.timed and times is None):
+        return nack
     try:
-        return apply_strategy(rules.strategy, delivery, plain, times)
+        return apply_strategy(rules.strategy, delivery, nack, times)
     except Exception as broken:  # noqa: BLE001 - user code, reported with the message
-        return message.Nack(
-            f"{plain.error}; its retry strategy raised {format_error(broken)}", None, reason
-        )
+        raised = f"its retry strategy raised {format_error(broken)}"
+        error = raised if nack.error is None else f"{nack.error}; {raised}"
+        return message.Nack(error, None, nack.reason)
 
 
 def apply_strategy(

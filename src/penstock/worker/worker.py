@@ -27,7 +27,7 @@ from penstock.worker.handler import Handler
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.loops import repeat_forever
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import Unfit, judge
+from penstock.worker.policy import Unfit, follow_strategy, judge, needs_times
 from penstock.worker.prefetch import GiveBack
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
@@ -196,7 +196,7 @@ class Worker:
         if context.steps is not None and self.suspender.end_steps(handler, context, error):
             return
         settle = partial(self.settle_end, handler, context, result, error)
-        if error is not None and handler.rules.timed:
+        if needs_times(handler.rules, error, context.settlement):
             self.attempt_timer.begin(context, settle)
         else:
             settle()
@@ -218,8 +218,7 @@ class Worker:
 
     def finish_run(self, context: Context) -> None:
         context.over = True
-        if not context.ended_at:
-            context.ended_at = time.monotonic()
+        context.ended_at = context.ended_at or time.monotonic()
         self.finished += 1
 
     def judge_end(
@@ -228,15 +227,16 @@ class Worker:
         settings = self.get_settings(context)
         if result is None and error is None and settings.require_result:
             result = b"null"
-        most = settings.max_body
-        if result is not None and len(result) > most:
+        if result is not None and len(result) > (most := settings.max_body):
             error = error or Unfit(f"result has {len(result)} bytes; at most {most} are stored")
             result = None
-        if context.settled:
-            return RunEnd(context, self.tracebacks.attach(context.settlement, error), result, error)
-        if handler.manual and error is None:
+        if handler.manual and error is None and not context.settled:
             log.error("run_not_settled", id=context.id, handler=handler.name)
-        verdict = judge(handler.rules, context.delivery, error, context.times)
+        verdict = context.settlement
+        if not context.settled:
+            verdict = judge(handler.rules, context.delivery, error, context.times)
+        elif isinstance(verdict, Nack):
+            verdict = follow_strategy(handler.rules, context.delivery, verdict, context.times)
         return RunEnd(context, self.tracebacks.attach(verdict, error), result, error)
 
     def notify_room(self) -> None:

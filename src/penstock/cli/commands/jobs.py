@@ -50,15 +50,23 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
     queue: str = SHELL_QUEUE
     # Names of jobs in the same queue that must complete first.
     after: list[str] = []
+    # QueueCTL's name of run_at.
+    next_run_at: str | None = None
 
     def __post_init__(self) -> None:
         ShellJob(self.command, self.env, self.cwd)
         check_range("max_retries", self.max_retries, 1, MAX_RUNS)
         check_range("timeout_seconds", self.timeout_seconds, MIN_DURATION_S, MAX_DELAY_S)
-        if self.run_at is not None:
-            to_moment(parse_time(self.run_at))
+        if self.run_at is not None and self.next_run_at is not None:
+            raise InvalidInput("run_at and next_run_at are the same; give one of them")
+        if self.starts_at is not None:
+            to_moment(parse_time(self.starts_at))
         if self.delay is not None:
             parse_seconds(self.delay)
+
+    @property
+    def starts_at(self) -> str | None:
+        return self.next_run_at if self.run_at is None else self.run_at
 
     @property
     def reference(self) -> str | None:
@@ -77,7 +85,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
             priority=-self.priority,
             max_attempts=self.max_retries,
             timeout=self.timeout_seconds,
-            run_at=None if self.run_at is None else to_moment(parse_time(self.run_at)),
+            run_at=None if self.starts_at is None else to_moment(parse_time(self.starts_at)),
             delay=0.0 if self.delay is None else parse_seconds(self.delay),
             callback=self.callback,
         )

@@ -45,8 +45,6 @@ system = OperationTable("system", scoped=False)
 NEVER = AgentRun("", 0, "", None)
 WorkerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 MAX_WORKERS = 1_000
-# Bound of the set of worker ids known to have a row.
-MAX_WORKERS_SEEN = 100_000
 ENDS = ("completed", "failed", "expired", "cancelled")
 
 
@@ -124,25 +122,32 @@ async def own_workers(call: RequestContext) -> list[WorkerInfo]:
     return found
 
 
+def get_counted(call: RequestContext) -> set[str]:
+    return call.service.counted_workers.setdefault(call.caller.tenant, set())
+
+
 async def delete_row(call: RequestContext, id: str) -> None:
     """Also forgets it, so that a worker that comes back counts as a new one."""
-    call.service.workers_seen.discard(row_id(call, id))
+    get_counted(call).discard(id)
     await call.service.store.delete_worker(row_id(call, id))
 
 
 async def make_room(call: RequestContext) -> None:
-    """Enforces MAX_WORKERS, after deleting the rows of workers that are gone."""
+    """Enforces MAX_WORKERS, after deleting the rows of workers that are gone.
+
+    Remembers only the workers it counted, so that a server lets no more than MAX_WORKERS pass.
+    """
     now = await call.service.store.now()
     rows = await own_workers(call)
-    if len(rows) < MAX_WORKERS:
-        return
-    lost = [row for row in rows if is_gone(row, now)]
+    lost = [row for row in rows if is_gone(row, now)] if len(rows) >= MAX_WORKERS else []
     for row in lost:
         await delete_row(call, row.id)
     if len(rows) - len(lost) >= MAX_WORKERS:
         raise Refused(
             f"tenant {call.caller.tenant!r} has reached the limit of {MAX_WORKERS} workers"
         )
+    left = {row.id for row in rows} - {row.id for row in lost}
+    call.service.counted_workers[call.caller.tenant] = left
 
 
 @system.add(
@@ -156,19 +161,19 @@ async def make_room(call: RequestContext) -> None:
     example={"host": "box", "pid": 4711, "queues": ["mail"]},
 )
 async def save_worker(call: RequestContext, id: WorkerId, present: WorkerHeartbeat) -> None:
-    key, seen = row_id(call, id), call.service.workers_seen
-    if key not in seen:
-        await make_room(call)
     row = copy_fields(
         WorkerInfo,
         present,
-        id=key,
+        id=row_id(call, id),
         queues=tuple(present.queues),
         types={queue: tuple(types) for queue, types in present.types.items()},
     )
-    await call.service.store.save_worker(row)
-    if len(seen) < MAX_WORKERS_SEEN:
-        seen.add(key)
+    if id in get_counted(call):
+        return await call.service.store.save_worker(row)
+    async with call.service.registration:
+        await make_room(call)
+        await call.service.store.save_worker(row)
+        get_counted(call).add(id)
 
 
 @system.add(

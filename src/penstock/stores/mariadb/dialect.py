@@ -56,6 +56,7 @@ from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.database import ServerDatabase
 from penstock.stores.sql.documents import with_audit
+from penstock.stores.sql.firing import fire
 from penstock.stores.sql.publish import list_queue_ids, publish_together
 from penstock.stores.sql.settle import apply
 from penstock.stores.sql.transaction import Ticket
@@ -208,7 +209,7 @@ class MariaDialect:
         return ended
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self.database.write(upkeep.fire, firings)
+        return await self.database.write(fire, firings)
 
     async def prune(self, retention: Retention) -> Pruned:
         final = await feed.find_final(self.database)

@@ -45,6 +45,9 @@ RETURNING id;
 -- name: dedup_seen
 SELECT id, digest FROM penstock_dedup
 WHERE queue_id = :queue_id AND `key` = :key AND expires_at > :now;
+-- name: dedups_seen
+SELECT `key` FROM penstock_dedup
+WHERE queue_id = :queue_id AND `key` IN (:keys) AND expires_at > :now;
 -- name: dedup_place
 -- A placeholder that is already expired; the sweep of old keys removes it if it stays unused.
 INSERT IGNORE INTO penstock_dedup (queue_id, `key`, id, digest, expires_at)
@@ -466,6 +469,10 @@ DELETE r FROM penstock_result AS r FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND 
 -- name: pruned_up_to
 UPDATE penstock_counter SET value = greatest(value, :id) WHERE name = 'pruned';
 
+-- name: schedules_lock
+-- A locked schedule is fired by the transaction that holds it, or later.
+SELECT id, next_at FROM penstock_schedule WHERE id IN (:ids) AND NOT paused
+FOR UPDATE SKIP LOCKED;
 -- name: schedule_move
 UPDATE penstock_schedule SET next_at = :next_at, last_at = :seen_at
 WHERE id = :id AND next_at = :seen_at AND NOT paused;

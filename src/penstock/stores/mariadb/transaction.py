@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.errors import StoreError
 from penstock.model.message import Moment
-from penstock.model.store_types import Completion, Entry, Published
+from penstock.model.store_types import Completion, Dedupe, Entry, Firing, Published
 from penstock.stores.mariadb import publish
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome, last_rows
 from penstock.stores.mariadb.errors import (
@@ -23,7 +23,12 @@ from penstock.stores.mariadb.statement import (
     to_tuples,
 )
 from penstock.stores.sql.database import Mode
-from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
+from penstock.stores.sql.keys import make_lockable
+from penstock.stores.sql.publish import (
+    LockingTransaction,
+    StoreTransaction,
+    compute_kept_until,
+)
 from penstock.stores.sql.transaction import Lockable, Ticket
 
 # Statements whose row count is not used.
@@ -33,7 +38,7 @@ UNASKED = frozenset({
     "leave_leases_of", "leave_scheduled", "hold_add", "edge_add", "nudge_add", "nudge_awaiting",
     "drop_holds_of", "drop_nudges_of", "drop_holds", "drop_nudges", "edges_settle", "step_save",
     "resume_held", "leave_held", "flag_steps", "record_dead_set", "redrive_dead_set",
-    "drop_dead_set",
+    "drop_dead_set", "schedule_move",
 })  # fmt: skip
 # Taken by a locking SELECT, then deleted.
 PLACES = {
@@ -140,11 +145,48 @@ class MariaTransaction(Guarded, StoreTransaction):
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         return await publish.publish_keyed(self, entries)
 
-    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.all("keys_of_leases", locks=locks_of(items))
+    async def lock_lines(self, items: Sequence[Completion]) -> list[Any]:
+        rows = await self.all("keys_of_leases", locks=locks_of(items))
+        lines = {row[:2]: make_lockable(*row[2:]) for row in rows if row[3] is not None}
+        free = await self.try_lock(list(lines.values())) if lines else []
+        locked = dict(zip(lines, free, strict=True))
+        return [(id, fence, locked.get((id, fence), True)) for id, fence, _, _ in rows]
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         return await publish.complete_keyed(self, items)
+
+    async def move_schedules(self, firings: Sequence[Firing]) -> list[tuple[int, Moment]]:
+        due = {(firing.schedule_id, firing.seen_at): firing.next_at for firing in firings}
+        rows = await self.all("schedules_lock", ids=sorted({id for id, _ in due}))
+        moved = [(id, seen_at) for id, seen_at in rows if (id, seen_at) in due]
+        for id, seen_at in moved:
+            await self.run("schedule_move", id=id, seen_at=seen_at, next_at=due[id, seen_at])
+        return moved
+
+    async def dedups_seen(self, keys: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        by_queue: dict[int, list[str]] = {}
+        for queue_id, key in keys:
+            by_queue.setdefault(queue_id, []).append(key)
+        return [
+            (queue_id, key)
+            for queue_id, some in by_queue.items()
+            for (key,) in await self.all(
+                "dedups_seen", queue_id=queue_id, keys=sorted(some), now=self.now
+            )
+        ]
+
+    async def remember_dedups(
+        self, keys: Sequence[tuple[int, str]], ids: Sequence[int], dedups: Sequence[Dedupe]
+    ) -> None:
+        for (queue_id, key), id, dedup in zip(keys, ids, dedups, strict=True):
+            await self.run(
+                "dedup_remember",
+                queue_id=queue_id,
+                key=key,
+                id=id,
+                digest=dedup.digest,
+                expires_at=compute_kept_until(dedup, self.now),
+            )
 
     async def commit(self) -> None:
         notices = [] if self.notices is None else self.notices(self.woken)

@@ -40,6 +40,7 @@ from penstock.stores.sql import upkeep
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.database import ServerDatabase
 from penstock.stores.sql.documents import with_audit
+from penstock.stores.sql.firing import fire
 from penstock.stores.sql.publish import list_queue_ids
 from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
@@ -202,7 +203,7 @@ class PostgresDialect:
         return ended
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self.database.write(publish.fire, firings)
+        return await self.database.write(fire, firings)
 
     async def prune(self, retention: Retention) -> Pruned:
         ids, pruned = await self.database.read(feed.find_prunable, retention)

@@ -1,17 +1,14 @@
-"""Publishes plain entries and the ticks of schedules as sets."""
+"""Publishes plain entries as sets."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from msgspec.structs import replace
-
 from penstock.model.message import Flag, State
-from penstock.model.store_types import Dedupe, Entry, Firing, Published
+from penstock.model.store_types import Entry, Published
 from penstock.model.uniform_batch import UniformBatch, find_uniform, has_heading
 from penstock.model.units import PARENT_TEXT, STALE, Unit
-from penstock.stores.sql.publish import StoreTransaction, compute_kept_until, publish_checked
 
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
@@ -74,14 +71,25 @@ def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def make_keyed_call(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Returns the values of the statement with flags and ordering keys."""
-    return {
+def make_keyed_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
+    """Returns the cheapest statement for entries with flags and ordering keys, and its values."""
+    values = {
         **make_mixed_call(entries),
-        **make_timed_call(entries),
         "flags": [entry.flags for entry in entries],
         "keys": [entry.ordering_key for entry in entries],
     }
+    if all(is_usual(entry) and not entry.flags & Flag.HELD for entry in entries):
+        return "publish_keyed_now", values | {"firsts": find_firsts(entries)}
+    return "publish_keyed", values | make_timed_call(entries)
+
+
+def find_firsts(entries: Sequence[Entry]) -> list[bool]:
+    """Returns which entries are the first ones of their ordering keys."""
+    lines = [(entry.queue_id, entry.ordering_key) for entry in entries]
+    first: dict[tuple[int, str | None], int] = {}
+    for place, line in enumerate(lines):
+        first.setdefault(line, place)
+    return [first[line] == place for place, line in enumerate(lines)]
 
 
 def split_awaited(entries: Sequence[Entry]) -> tuple[UniformBatch | None, Sequence[Entry]]:
@@ -143,63 +151,3 @@ def make_fanout_outcomes(count: int, rows: Iterable[Any]) -> list[Published]:
 def make_published(rows: Iterable[Any]) -> list[Published]:
     """Builds the outcomes: ids are in the order of the entries."""
     return list(map(Published, sorted(map(ID, rows))))
-
-
-async def fire(tx: StoreTransaction, firings: Sequence[Firing]) -> list[bool]:
-    """Returns which schedules fired; skips those another transaction is firing."""
-    rows = await tx.all(
-        "schedules_move",
-        ids=[firing.schedule_id for firing in firings],
-        seen_ats=[firing.seen_at for firing in firings],
-        next_ats=[firing.next_at for firing in firings],
-    )
-    moved = dict.fromkeys(map(tuple, rows), True)
-    fired = [moved.pop((firing.schedule_id, firing.seen_at), False) for firing in firings]
-    pairs = zip(firings, fired, strict=True)
-    await publish_ticks(tx, [entry for firing, did in pairs if did for entry in firing.entries])
-    return fired
-
-
-async def publish_ticks(tx: StoreTransaction, entries: Sequence[Entry]) -> None:
-    """Publishes ticks that depend only on their dedup key as a set; the others one by one."""
-    ticks: dict[tuple[int, str], tuple[Entry, Dedupe]] = {}
-    for entry in entries:
-        undecided = replace(entry, dedup=None)
-        if entry.dedup is not None and undecided.plain:
-            ticks.setdefault((entry.queue_id, entry.dedup.key), (undecided, entry.dedup))
-        else:
-            await publish_checked(tx, entry)
-    for seen in await dedups_seen(tx, list(ticks)):
-        del ticks[seen]
-    if ticks:
-        published = await tx.publish_plain([entry for entry, _ in ticks.values()])
-        dedups = [dedup for _, dedup in ticks.values()]
-        await remember(tx, list(ticks), [each.id for each in published], dedups)
-
-
-async def dedups_seen(
-    tx: StoreTransaction, keys: Sequence[tuple[int, str]]
-) -> list[tuple[int, str]]:
-    rows = await tx.all(
-        "dedups_seen",
-        queue_ids=[queue_id for queue_id, _ in keys],
-        keys=[key for _, key in keys],
-        now=tx.now,
-    )
-    return [(queue_id, key) for queue_id, key in rows]
-
-
-async def remember(
-    tx: StoreTransaction,
-    keys: Sequence[tuple[int, str]],
-    ids: Sequence[int],
-    dedups: Sequence[Dedupe],
-) -> None:
-    await tx.run(
-        "dedups_remember",
-        queue_ids=[queue_id for queue_id, _ in keys],
-        keys=[key for _, key in keys],
-        ids=ids,
-        digests=[dedup.digest for dedup in dedups],
-        expires_ats=[compute_kept_until(dedup, tx.now) for dedup in dedups],
-    )

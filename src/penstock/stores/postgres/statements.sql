@@ -138,6 +138,35 @@ waiting AS (
            CASE WHEN NOT delayed AND NOT held THEN id END
     FROM known WHERE delayed OR NOT first)
 SELECT id, CASE WHEN first AND NOT delayed THEN queue_id END FROM known;
+-- name: publish_keyed_now
+-- As publish_keyed, of entries that are due now, never expire and are not held. `first` says that no
+-- earlier entry of the batch has the same key.
+WITH asked AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, given.*,
+           key IS NULL OR (first AND (
+               SELECT h.id FROM penstock.head AS h
+               WHERE h.queue_id = given.queue_id AND h.key = given.key) IS NULL) AS leads
+    FROM unnest(:queue_ids::int[], :types::text[], :priorities::int[], :ranks::bigint[],
+                :bodies::bytea[], :metas::json[], :flags::int[], :keys::text[], :firsts::bool[])
+        AS given (queue_id, type, priority, rank, body, meta, flags, key, first)),
+written AS (
+    INSERT INTO penstock.message (id, tx, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT id, (SELECT txid_current()), queue_id, type, priority, nullif(rank, -priority),
+           penstock.moment(), body, meta
+    FROM asked),
+took AS (
+    INSERT INTO penstock.head (queue_id, key, id)
+    SELECT queue_id, key, id FROM asked WHERE leads AND key IS NOT NULL),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, 0, 0, 9007199254740991, flags FROM asked WHERE leads),
+waiting AS (
+    INSERT INTO penstock.scheduled
+        (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags, key, position)
+    SELECT 9007199254740991, id, queue_id, rank, type, 0, 0, 9007199254740991, flags, key, id
+    FROM asked WHERE NOT leads)
+SELECT id, CASE WHEN leads THEN queue_id END FROM asked;
 -- name: publish_fanout
 -- Parents that were made from another version of their document write nothing.
 WITH asked AS MATERIALIZED (
@@ -375,10 +404,11 @@ told AS (
            claimed_at, penstock.moment(), true
     FROM ended)
 SELECT id, fence, awaited FROM ended;
--- name: keys_of_leases
--- Leases with an ordering key or unique key to free. NULL if no line waits for its end: the line
--- of a dead letter has moved on.
-SELECT l.id, l.fence, h.queue_id, h.key
+-- name: lock_lines
+-- Leases with an ordering key or unique key to free. No line waits for the end of a dead letter: it
+-- has moved on.
+SELECT l.id, l.fence, h.key IS NULL OR pg_try_advisory_xact_lock(
+    hashtextextended('penstock key ' || h.queue_id || ' ' || h.key, 0))
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
 CROSS JOIN LATERAL (
     SELECT id, fence FROM penstock.lease
@@ -1026,7 +1056,7 @@ SELECT count(*) FROM (
 ) AS tickets WHERE flags & ({HELD} | {STEPS}) <> 0 OR id IN (
     SELECT message_id FROM penstock.signal WHERE NOT consumed);
 -- name: copy_wait_sizes
--- The bytes of steps and signals; an edge counts as 50.
+-- The bytes of steps and signals; an edge and a hold count as 50. No row: the page has no waits.
 SELECT message_id, sum(octet_length(body)) FROM penstock.step
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
@@ -1034,6 +1064,9 @@ SELECT message_id, sum(octet_length(body)) FROM penstock.signal
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
 SELECT held_id, count(*) * 50 FROM penstock.edge
+WHERE held_id BETWEEN :first AND :last GROUP BY held_id
+UNION ALL
+SELECT held_id, count(*) * 50 FROM penstock.hold
 WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
 -- name: copy_awaited_results
 SELECT r.id, r.expires_at, r.body FROM (

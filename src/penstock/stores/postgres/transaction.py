@@ -8,7 +8,15 @@ import asyncpg
 
 from penstock.errors import StoreError
 from penstock.model.message import Moment
-from penstock.model.store_types import Completion, Entry, Extension, Lock, Published
+from penstock.model.store_types import (
+    Completion,
+    Dedupe,
+    Entry,
+    Extension,
+    Firing,
+    Lock,
+    Published,
+)
 from penstock.stores.postgres import publish
 from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.errors import (
@@ -18,7 +26,11 @@ from penstock.stores.postgres.errors import (
     translate_error,
 )
 from penstock.stores.sql.database import Mode
-from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
+from penstock.stores.sql.publish import (
+    LockingTransaction,
+    StoreTransaction,
+    compute_kept_until,
+)
 from penstock.stores.sql.transaction import Lockable
 from penstock.stores.statements import load
 
@@ -137,18 +149,45 @@ class PostgresTransaction(Locks, StoreTransaction):
             self.woken.add(awaited.heading.queue_id)
         if not entries:
             return outcomes
-        rows = await self.all("publish_keyed", **publish.make_keyed_call(entries))
+        name, values = publish.make_keyed_call(entries)
+        rows = await self.all(name, **values)
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
         return outcomes + publish.make_published(rows)
 
-    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.all("keys_of_leases", **locks_of(items))
+    async def lock_lines(self, items: Sequence[Completion]) -> list[Any]:
+        return await self.all("lock_lines", **locks_of(items))
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         results = [item.result for item in items]
         rows = await self.all("complete_keyed", **locks_of(items), results=results)
         self.woken.update(queue_id for _, _, queue_id in rows if queue_id is not None)
         return [(id, fence) for id, fence, _ in rows]
+
+    async def move_schedules(self, firings: Sequence[Firing]) -> list[tuple[int, Moment]]:
+        rows = await self.all(
+            "schedules_move",
+            ids=[firing.schedule_id for firing in firings],
+            seen_ats=[firing.seen_at for firing in firings],
+            next_ats=[firing.next_at for firing in firings],
+        )
+        return [(id, seen_at) for id, seen_at in rows]
+
+    async def dedups_seen(self, keys: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        values = {"queue_ids": [id for id, _ in keys], "keys": [key for _, key in keys]}
+        rows = await self.all("dedups_seen", **values, now=self.now)
+        return [(queue_id, key) for queue_id, key in rows]
+
+    async def remember_dedups(
+        self, keys: Sequence[tuple[int, str]], ids: Sequence[int], dedups: Sequence[Dedupe]
+    ) -> None:
+        await self.run(
+            "dedups_remember",
+            queue_ids=[queue_id for queue_id, _ in keys],
+            keys=[key for _, key in keys],
+            ids=ids,
+            digests=[dedup.digest for dedup in dedups],
+            expires_ats=[compute_kept_until(dedup, self.now) for dedup in dedups],
+        )
 
     async def commit(self) -> None:
         await self.connection.execute("COMMIT", timeout=CALL_TIMEOUT_S)

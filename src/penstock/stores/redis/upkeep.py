@@ -1,7 +1,8 @@
 """Verbs of the agents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from penstock.model.message import FINAL, HistoryRow, Meta, Moment
 from penstock.model.store_types import AgentRun, Exported, Firing, Promoted, Pruned, Retention
@@ -19,6 +20,8 @@ from penstock.stores.sql.upkeep import AGENT_HOLD, AGENT_PREFIX, EXPORT_HOLD, MA
 
 # The limit in find_aging.lua, which keeps each script short.
 LEVELS_PER_SCRIPT = 64
+# Messages that a script of due schedules publishes.
+TICKS_PER_SCRIPT = 200
 
 
 class RedisUpkeep:
@@ -48,16 +51,12 @@ class RedisUpkeep:
         return int(await self.database.run("sweep_keys", limit))
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return [await self.fire_one(firing) for firing in firings]
-
-    async def fire_one(self, firing: Firing) -> bool:
-        """Advances the schedule and publishes its messages in one script."""
-        return bool(
-            await self.database.run(
-                "fire", firing.schedule_id, firing.seen_at, firing.next_at,
-                *(word for entry in firing.entries for word in publish.make_arguments([entry])),
-            )
-        )  # fmt: skip
+        """Advances schedules and publishes their messages, as many as a short script can."""
+        fired: list[bool] = []
+        for some in split_firings(firings):
+            words = [word for firing in some for word in encode_firing(firing)]
+            fired += map(bool, await self.database.run("fire", *words))
+        return fired
 
     async def dead_counts(self) -> dict[int, int]:
         depths = await self.export.depths(0)
@@ -142,3 +141,25 @@ def decode_agent_run(name: bytes, text: bytes) -> AgentRun:
 
 def decode_name(run: AgentRun) -> str:
     return run.name
+
+
+def split_firings(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
+    """Splits firings so that each part has few messages, or one schedule."""
+    part: list[Firing] = []
+    count = 0
+    for firing in firings:
+        if part and count + len(firing.entries) > TICKS_PER_SCRIPT:
+            yield part
+            part, count = [], 0
+        part.append(firing)
+        count += len(firing.entries)
+    if part:
+        yield part
+
+
+def encode_firing(firing: Firing) -> list[Any]:
+    groups = [publish.make_arguments([entry]) for entry in firing.entries]
+    return [
+        firing.schedule_id, firing.seen_at, firing.next_at, len(groups),
+        *chain.from_iterable(groups),
+    ]  # fmt: skip

@@ -15,6 +15,7 @@ from penstock.model.copies import (
     StoredResult,
     StoredTicket,
     StoreDump,
+    StoredWaits,
     TicketPlace,
 )
 from penstock.model.message import NEVER, PLAIN, Flag, HistoryRow, Meta
@@ -67,14 +68,16 @@ async def dump(tx: SqlTransaction, cursor: CopyCursor, limit: int) -> StoreDump:
         keys = await list_keys(tx, cursor.keys, limit)
         after = json.dumps([keys[-1].queue_id, keys[-1].key]) if len(keys) == limit else None
         return StoreDump(counters, CopyCursor(after, cursor.message), keys)
-    span = await choose_span(tx, cursor.message, limit)
-    if span is None:
+    chosen = await choose_span(tx, cursor.message, limit)
+    if chosen is None:
         return StoreDump(counters, cursor, after=cursor.message, done=True)
+    span, has_waits = chosen
+    waits = await copying_waits.read_waits(tx, span) if has_waits else {}
     return StoreDump(
         counters,
         CopyCursor(None, span["last"]),
-        lives=await read_lives(tx, span),
-        results=await copying_waits.read_removed_results(tx, span),
+        lives=await read_lives(tx, span, waits),
+        results=await copying_waits.read_removed_results(tx, span) if has_waits else {},
         after=cursor.message,
     )
 
@@ -85,8 +88,13 @@ async def list_keys(tx: SqlTransaction, after: str, limit: int) -> list[StoredKe
     return [StoredKey(row[0], row[1], row[2], bytes(row[3]), row[4]) for row in rows]
 
 
-async def choose_span(tx: SqlTransaction, after: int, limit: int) -> dict[str, int] | None:
-    """Returns the first and last id of a page, None if no message is left."""
+async def choose_span(
+    tx: SqlTransaction, after: int, limit: int
+) -> tuple[dict[str, int], bool] | None:
+    """Returns the first and last id of a page and if it may have waits.
+
+    None means that no message is left.
+    """
     sizes = await tx.all("copy_sizes", after=after, limit=limit)
     if not sizes:
         return None
@@ -100,10 +108,12 @@ async def choose_span(tx: SqlTransaction, after: int, limit: int) -> dict[str, i
         if total > MAX_PAGE_BYTES and id != first:
             break
         last = id
-    return {"first": first, "last": last}
+    return {"first": first, "last": last}, bool(waits)
 
 
-async def read_lives(tx: SqlTransaction, span: dict[str, int]) -> list[StoredLife]:
+async def read_lives(
+    tx: SqlTransaction, span: dict[str, int], waits: Mapping[int, StoredWaits]
+) -> list[StoredLife]:
     rows = await tx.all("copy_messages", **span)
     history: dict[int, list[HistoryRow]] = defaultdict(list)
     for row in await tx.all("copy_history", **span):
@@ -112,7 +122,6 @@ async def read_lives(tx: SqlTransaction, span: dict[str, int]) -> list[StoredLif
         id: StoredResult(bytes(body), expires_at)
         for id, expires_at, body in await tx.all("copy_results", **span)
     }
-    waits = await copying_waits.read_waits(tx, span)
     ended = {id for id, rows in history.items() if rows[-1].final}
     tickets = await read_tickets(tx, span, {row[0] for row in rows} - ended)
     return [

@@ -34,8 +34,6 @@ async def read_waits(tx: SqlTransaction, span: dict[str, int]) -> dict[int, Stor
     ]
     steps = [(row[0], make_step(row[1:])) for row in await tx.all("copy_steps", **span)]
     signals = make_signals(await tx.all("copy_signals", **span))
-    if not (holds or edges or steps or signals):
-        return {}
     by_id = (
         group((hold.held_id, hold) for hold in holds),
         group((edge.held_id, edge) for edge in edges),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
-from penstock.model.store_types import Completion, Dedupe, Entry, Published
+from penstock.model.store_types import Completion, Dedupe, Entry, Firing, Published
 from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
@@ -234,12 +234,28 @@ class StoreTransaction(LockingTransaction):
     async def commit(self) -> None: ...
 
     @abstractmethod
-    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        """Returns (id, fence, queue, ordering key) of leases that free a key when they end."""
+    async def lock_lines(self, items: Sequence[Completion]) -> list[Any]:
+        """Tries to lock the ordering keys of leases that free a key when they end.
+
+        Returns (id, fence, locked) of these. One that has no line counts as locked.
+        """
 
     @abstractmethod
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         """Returns the locks completed. The caller holds the locks of their ordering keys."""
+
+    @abstractmethod
+    async def move_schedules(self, firings: Sequence[Firing]) -> list[tuple[int, Moment]]:
+        """Advances due schedules that are not locked. Returns their ids and ticks."""
+
+    @abstractmethod
+    async def dedups_seen(self, keys: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Returns those (queue, dedup key) that stand for a message."""
+
+    @abstractmethod
+    async def remember_dedups(
+        self, keys: Sequence[tuple[int, str]], ids: Sequence[int], dedups: Sequence[Dedupe]
+    ) -> None: ...
 
 
 async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
@@ -321,14 +337,8 @@ async def complete_keyed(
     tx: StoreTransaction, items: Sequence[Completion]
 ) -> tuple[list[Any], list[Completion]]:
     """Returns the locks completed and the items whose ordering key is in use."""
-    lines = {
-        (id, fence): None if key is None else keys.make_lockable(queue_id, key)
-        for id, fence, queue_id, key in await tx.keys_of_leases(items)
-    }
-    asked = [line for line in lines.values() if line is not None]
-    free = await tx.try_lock(asked) if asked else []
-    taken = {line for line, ours in zip(asked, free, strict=True) if not ours}
-    held = [item for item in items if (item.id, item.fence) in lines]
-    ours = [item for item in held if lines[item.id, item.fence] not in taken]
-    busy = [item for item in held if lines[item.id, item.fence] in taken]
+    locked = {(id, fence): bool(ours) for id, fence, ours in await tx.lock_lines(items)}
+    held = [item for item in items if (item.id, item.fence) in locked]
+    ours = [item for item in held if locked[item.id, item.fence]]
+    busy = [item for item in held if not locked[item.id, item.fence]]
     return await tx.complete_keyed(ours) if ours else [], busy

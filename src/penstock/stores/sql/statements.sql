@@ -221,7 +221,7 @@ WHERE id BETWEEN :first AND :last;
 -- name: copy_results
 SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
 -- name: copy_wait_sizes
--- The bytes of steps and signals; an edge counts as 50.
+-- The bytes of steps and signals; an edge and a hold count as 50. No row: the page has no waits.
 SELECT message_id, sum(length(body)) FROM penstock_step
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
@@ -229,6 +229,9 @@ SELECT message_id, sum(length(body)) FROM penstock_signal
 WHERE message_id BETWEEN :first AND :last GROUP BY message_id
 UNION ALL
 SELECT held_id, count(*) * 50 FROM penstock_edge
+WHERE held_id BETWEEN :first AND :last GROUP BY held_id
+UNION ALL
+SELECT held_id, count(*) * 50 FROM penstock_hold
 WHERE held_id BETWEEN :first AND :last GROUP BY held_id;
 -- name: copy_holds
 SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
