@@ -291,6 +291,9 @@ class StoreExport(Protocol):
         Everything up to `known` is already known to be final and is not checked again.
         """
 
+    async def frontier(self) -> int:
+        """Returns a message position: a feed that reaches it has all that was written until now."""
+
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
 

@@ -113,8 +113,9 @@ class RequestContext:
         shown = mask_record(record, list_hidden(queue, self.reveals))
         return make_message_view(shown.record, queue.name, shown.masked, timeline=timeline)
 
-    def check(self, right: Right, queue: str) -> None:
-        self.caller.access.check(right, self.scope, queue)
+    def check(self, right: Right, queue: str, scope: str | None = None) -> None:
+        """Raises Forbidden. The scope is that of the request, unless another one is given."""
+        self.caller.access.check(right, scope or self.scope, queue)
 
     def limit_token(self, token: str) -> None:
         """Limits the requests to one URL with a token, which need no other credential."""

@@ -18,6 +18,11 @@ async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
     return number
 
 
+async def frontier(tx: SqlTransaction) -> int:
+    number: int = (await tx.one("frontier"))[0]
+    return number
+
+
 async def recent(tx: SqlTransaction, after: int, limit: int) -> list[HistoryRow]:
     rows = await tx.all("recent", after=after, limit=limit)
     return [make_history_row(row) for row in rows]

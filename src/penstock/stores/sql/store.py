@@ -310,6 +310,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     # Export.
 
+    async def frontier(self) -> int:
+        return await self.database.read(export.frontier)
+
     async def census(self) -> list[Tally]:
         return await self.database.read(export.census)
 
