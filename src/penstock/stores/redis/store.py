@@ -158,6 +158,7 @@ class RedisStore:
         self.acts_after = documents.acts_after
         self.feed = export.feed
         self.heads = export.heads
+        self.digest = export.digest
         self.recent = export.recent
         self.past = export.past
         self.census = export.census
