@@ -29,7 +29,11 @@ async def make_head_feed(
 
 def make_first_runs(row: Any, runs: list[int], waits: list[int]) -> FirstRuns:
     """Takes a row of `digest_history`, which begins with whether it is a group."""
-    return FirstRuns(*row[1:7], sort_durations(runs), sort_durations(waits))
+    _, queue_id, type_, minute, consumer, first_claimed_at, last_at = row[:7]
+    return FirstRuns(
+        queue_id, type_, minute, consumer, first_claimed_at, last_at,
+        sort_durations(runs), sort_durations(waits),
+    )  # fmt: skip
 
 
 def make_head(row: Any) -> FeedHead:
