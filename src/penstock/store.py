@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.model.changes import Change, Changed, Horizon
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import NEVER, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.scan import Scan, ScanPage
@@ -296,6 +296,9 @@ class StoreExport(Protocol):
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
+        """Reads the same feed for what only counts, with most of its rows in groups."""
 
     async def census(self) -> list[Tally]:
         """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""

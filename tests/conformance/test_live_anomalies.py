@@ -3,8 +3,10 @@
 import pytest
 
 from penstock.agents.anomaly_detector import AnomalyDetector
-from penstock.errors import LockLost
+from penstock.broker.anomalies import add_stored, make_case
+from penstock.errors import Busy, LockLost
 from penstock.model.anomalies import Anomaly
+from penstock.model.changes import Change, Changed
 from penstock.model.message import Nack
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Cursor, WorkerInfo
@@ -40,6 +42,39 @@ async def test_a_settle_after_another_consumer_got_the_message_is_a_stolen_lock(
     )  # fmt: skip
     (again,) = await look(stage)
     assert again.count == 2
+
+
+async def test_cases_that_could_not_be_recorded_are_recorded_by_a_later_tick(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process saves the same row before each attempt of the first tick."""
+    await stage.publish()
+    (late,) = (await stage.broker.claim("default", consumer="ada")).messages
+    await stage.travel(LEASE_OVER)
+    await stage.sweep()
+    (second,) = (await stage.broker.claim("default", consumer="bob")).messages
+    with pytest.raises(LockLost):
+        await stage.broker.complete(late)
+    await stage.broker.complete(second)
+    case = make_case(
+        "lock_stolen", await stage.store.now(), queue_id=await stage.queue_id(), consumer="ada"
+    )
+    advance = stage.store.advance
+
+    async def lose(change: Change) -> Changed | None:
+        await advance(Change(saves=tuple(await add_stored(stage.store, [case]))))
+        return await advance(change)
+
+    detector = AnomalyDetector(stage.store, stage.broker.directory, "a")
+    monkeypatch.setattr(stage.store, "advance", lose)
+    with pytest.raises(Busy, match="lock_stolen"):
+        await detector.tick()
+    monkeypatch.undo()
+    (before,) = (await stage.broker.anomalies.list()).anomalies
+    await detector.tick()
+    await detector.tick()
+    (after,) = (await stage.broker.anomalies.list()).anomalies
+    assert after.count == before.count + 1
 
 
 async def test_work_that_nobody_claims_misses_a_consumer(stage: Stage) -> None:

@@ -1,10 +1,13 @@
 """The pipeline and a backtest that people start on a page."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
+from penstock.http.lake_jobs import PIPELINE, LakeJobs
 from penstock.pipeline import extract
 from tests.cli.terminal import until
 from tests.http.served import Served, served
@@ -28,6 +31,15 @@ def test_the_server_runs_the_pipeline(tmp_path: Path) -> None:
         assert (again.status, again.code) == (409, "BUSY")
         ended = wait_for_end(server, "pipeline")
         assert ended["state"] == "done", ended["output"]
+
+
+@pytest.mark.anyio
+async def test_a_job_that_runs_for_too_long_makes_room_for_the_next(tmp_path: Path) -> None:
+    jobs = LakeJobs(f"sqlite:///{tmp_path}/queue.db", str(tmp_path), {PIPELINE: 0.05})
+    for _ in range(2):
+        job = jobs.run_pipeline("ada")
+        await asyncio.gather(*jobs.tasks)
+        assert (job.state, job.output) == ("failed", "stopped: it ran for more than 0.05 s")
 
 
 def test_the_server_backtests_a_rule(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,30 +9,34 @@ from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.bulk.steps import BulkSteps
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
-from penstock.rules.bulk import MAX_BATCH, MAX_HELD_S, MIN_BATCH, fit_batch
+from penstock.rules.bulk import MAX_BATCH, MAX_HELD_S, MIN_BATCH, MIN_HELD_S, fit_batch
 from penstock.stores import open as open_store
 
 
 @pytest.mark.parametrize(
-    ("count", "held", "size"),
+    ("count", "held", "commit", "size"),
     [
-        (100, 0.0, MAX_BATCH),
-        (1, 0.0, MAX_BATCH),
-        (100, MAX_HELD_S / 2, MAX_BATCH),
-        (100, MAX_HELD_S, MAX_BATCH),
-        (100, MAX_HELD_S * 4, 25),
-        (10, MAX_HELD_S / 4, 40),
-        (10, 3600.0, MIN_BATCH),
+        (100, 0.0, 0.0, MAX_BATCH),
+        (1, 0.0, 1.0, MAX_BATCH),
+        (100, MIN_HELD_S, 0.0, 100),
+        (100, MIN_HELD_S / 4, 0.0, MAX_BATCH),
+        (100, MIN_HELD_S * 4, 0.0, 25),
+        (100, MIN_HELD_S * 4, MIN_HELD_S * 2, 50),
+        (100, MAX_HELD_S * 2, 3600.0, 50),
+        (10, 3600.0, 0.0, MIN_BATCH),
     ],
 )
-def test_a_batch_is_as_large_as_others_can_wait_for(count: int, held: float, size: int) -> None:
-    assert fit_batch(count, held) == size
+def test_a_batch_is_as_large_as_others_can_wait_for(
+    count: int, held: float, commit: float, size: int
+) -> None:
+    assert fit_batch(count, held, held + commit) == pytest.approx(size, abs=1)
 
 
 @pytest.mark.anyio
 async def test_a_slow_batch_is_followed_by_a_smaller_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("penstock.rules.bulk.MIN_HELD_S", 1e-9)
     monkeypatch.setattr("penstock.rules.bulk.MAX_HELD_S", 1e-9)
     async with await open_store(f"sqlite:///{tmp_path}/queue.db") as store:
         broker = Broker(store)
@@ -43,6 +47,7 @@ async def test_a_slow_batch_is_followed_by_a_smaller_one(
         assert stored is not None
         await steps.step(stored, "ann")
         assert steps.reader.batch == MIN_BATCH
+        assert steps.rest > 0
 
 
 @pytest.mark.anyio

@@ -1,6 +1,7 @@
 """The cache of queues: concurrent callers share a read, and none sees less than it must."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from penstock import stores
 from penstock.broker.local import Broker
+from penstock.broker.queue_cache import CACHE_TTL_S
 from penstock.errors import StoreUnreachable
 from penstock.model.message import Draft
 from penstock.model.queue import Queue
@@ -106,3 +108,11 @@ async def test_a_failed_read_fails_its_callers_and_no_later_one(store: Store) ->
     failed = await asyncio.gather(*map(broker.publish, drafts), return_exceptions=True)
     assert [type(error) for error in failed] == [StoreUnreachable] * 3
     assert (await broker.publish(Draft())).code is None
+
+
+async def test_queues_are_as_old_as_the_version_that_was_read_before_them(held: HeldRead) -> None:
+    """What changes while a long read goes on is not part of it."""
+    answered_at = time.monotonic()
+    held.released.set()
+    await held.caller
+    assert held.broker.directory.fresh_until <= answered_at + CACHE_TTL_S

@@ -19,6 +19,8 @@ from penstock.store import Store
 EXPORT_STALLED_S, FEED_STALLED_S = 86_400, 60
 # Work waits at least this long, and two leases, before a consumer is missed.
 MIN_UNCLAIMED_S = 60.0
+# Beyond so many the oldest are dropped.
+MAX_UNRECORDED = 1_000
 
 
 class AnomalyDetector:
@@ -29,10 +31,12 @@ class AnomalyDetector:
         self.store = store
         self.directory = directory
         self.by = by
+        # Cases that could not be recorded; the next tick tries again.
+        self.unrecorded: list[AnomalyRow] = []
 
     async def tick(self) -> float:
-        found = await self.find_stolen(self.directory.lost_locks.take())
-        found += await self.find_loops(self.directory.policies.rules.monitor.take_loops())
+        self.unrecorded += await self.find_stolen(self.directory.lost_locks.take())
+        self.unrecorded += await self.find_loops(self.directory.policies.rules.monitor.take_loops())
         watched = [
             *await self.find_unserved(),
             *await self.find_stalled_exports(),
@@ -41,10 +45,11 @@ class AnomalyDetector:
         ]
         # One process records what all of them see.
         if watched and await self.store.claim_tick(self.name, 60.0, self.by):
-            found += watched
+            self.unrecorded += watched
             await self.store.end_tick(self.name, self.by, report({"anomalies": len(watched)}))
-        if found:
-            await record_anomalies(self.store, found)
+        self.unrecorded = self.unrecorded[-MAX_UNRECORDED:]
+        await record_anomalies(self.store, self.unrecorded)
+        self.unrecorded = []
         return self.every
 
     async def find_stolen(self, locks: list[Lock]) -> list[AnomalyRow]:

@@ -42,7 +42,8 @@ class BulkRunner:
             await self.list_active()
         for name, due_at in self.due.items():
             if due_at <= (began := time.monotonic()):
-                self.due[name] = began + await self.advance(name)
+                interval = await self.advance(name)
+                self.due[name] = max(began + interval, time.monotonic() + self.steps.rest)
         await self.report()
         now = time.monotonic()
         next_at = min([self.listed_at + self.every, *self.due.values()])

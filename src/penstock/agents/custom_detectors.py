@@ -9,7 +9,7 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.anomalies import DETECTOR, add_stored, make_case, record_anomalies
+from penstock.broker.anomalies import DETECTOR, add_stored, make_case
 from penstock.broker.metrics.rows import read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
@@ -107,10 +107,11 @@ class CustomDetectors:
         log.warning("detector_failed", detector=detector.name, failures=failures, off=off,
                     error=f"{type(error).__name__}: {error}")  # fmt: skip
         changed = DetectorState(state.cursor, 0 if off else failures, self.by if off else None)
-        change = Change(guards=(self.make_document(detector, changed, version),))
-        if await self.store.advance(change) is not None and off:
+        guards = [self.make_document(detector, changed, version)]
+        if off:
             case = make_case("detector_failed", await self.store.now(), consumer=detector.name)
-            await record_anomalies(self.store, [case])
+            guards += await add_stored(self.store, [case])
+        await self.store.advance(Change(guards=tuple(guards)))
 
     def make_rows(self, page: HeadFeed) -> list[DetectorRow]:
         return [made for each in time_rows(page) if (made := self.make_row(each)) is not None]

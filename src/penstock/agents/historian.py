@@ -1,13 +1,15 @@
 """Derives metrics, consumer statistics and anomalies from history, exactly once."""
 
 import time
+from collections.abc import Mapping
 
 from penstock.broker.metrics.book import MetricsBook
 from penstock.broker.metrics.rows import QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest
 from penstock.model.message import Moment, State
+from penstock.model.queue import Queue
 from penstock.rules.anomalies import (
     QueueRules,
     count_batches,
@@ -15,6 +17,7 @@ from penstock.rules.anomalies import (
     find_bulk,
     find_in_rows,
     get_hour,
+    make_bounds,
     make_queue_rules,
     make_row,
 )
@@ -22,9 +25,9 @@ from penstock.rules.metrics import Timing, fold_metrics, time_rows
 from penstock.runner import report
 from penstock.store import Store
 
-PAGE_SIZE = 1_000
+PAGE_SIZE = 2_000
 # Rows of one tick.
-MAX_ROWS = 4_000
+MAX_ROWS = 20_000
 # With more rows to count, it rests this many times as long as the tick took: it shares the event
 # loop with a worker or a server, whose work comes first. It hurries once it is late.
 REST_FACTOR, LATE_REST_FACTOR = 33, 9
@@ -41,9 +44,12 @@ class Historian:
         self.directory = directory
         self.by = by
         self.book = MetricsBook(store)
+        # The queues whose rules these are.
+        self.queues: Mapping[int, Queue] | None = None
         self.rules: dict[int, QueueRules] = {}
+        self.bounds = DigestBounds()
         # A page that was read to see whether there is something to count.
-        self.news: HeadFeed | None = None
+        self.news: FeedDigest | None = None
         # How old the last rows were that it counted, in seconds.
         self.lag = 0.0
 
@@ -75,24 +81,34 @@ class Historian:
             # Another process counts: if it has stopped, the version is the same next time.
             if counted_elsewhere:
                 return False
-        self.news = await self.store.heads(self.book.state.cursor, PAGE_SIZE)
-        return bool(self.news.messages or self.news.history)
+        await self.load_rules()
+        self.news = await self.read_page()
+        return self.news.count > 0
+
+    async def load_rules(self) -> None:
+        await self.directory.refresh()
+        queues = self.directory.by_id
+        if queues is not self.queues:
+            self.queues, self.news = queues, None
+            self.rules = {id: make_queue_rules(queue) for id, queue in queues.items()}
+            self.bounds = make_bounds(self.rules)
+
+    async def read_page(self) -> FeedDigest:
+        return await self.store.digest(self.book.state.cursor, PAGE_SIZE, self.bounds)
 
     async def advance(self) -> tuple[int, bool]:
         """Counts some pages as one change. Returns the rows counted, and whether there are more."""
         now = await self.store.now()
-        await self.directory.refresh()
-        self.rules = {}
+        await self.load_rules()
         rows, more = 0, True
         while more and rows < MAX_ROWS:
-            page = self.news or await self.store.heads(self.book.state.cursor, PAGE_SIZE)
+            page = self.news or await self.read_page()
             self.news = None
-            count = len(page.messages) + len(page.history)
-            more = page.cursor != self.book.state.cursor and count > 0
+            more = page.cursor != self.book.state.cursor and page.count > 0
             if more:
                 await self.count(page)
                 self.lag = (now - find_last_moment(page)) / 1_000_000
-            rows += count
+            rows += page.count
         if not rows:
             return 0, False
         if not more:
@@ -104,18 +120,18 @@ class Historian:
         await self.store.save_cursor(CURSOR, self.book.state.cursor)
         return rows, more
 
-    async def count(self, page: HeadFeed) -> None:
+    async def count(self, page: FeedDigest) -> None:
         state = self.book.state
-        queue_ids = {each.queue_id for each in page.messages} | {
-            each.queue_id for each in page.history
+        queue_ids = {
+            *(each[1] for each in page.published),
+            *(group.queue_id for group in page.groups),
+            *(row.queue_id for row in page.rest.history),
         }
         for id in queue_ids - self.rules.keys():
-            self.rules[id] = make_queue_rules(self.directory.by_id.get(id))
-        timings = time_rows(page)
-        flash = {
-            id: int(rules.thresholds.flash_under * 1_000_000) for id, rules in self.rules.items()
-        }
-        last_at = max([row.at for row in page.history], default=state.reached)
+            self.rules[id] = make_queue_rules(None)
+        timings = time_rows(page.rest)
+        flash = {id: int(self.rules[id].thresholds.flash_under * 1_000_000) for id in queue_ids}
+        last_at = max(list_ends(page), default=state.reached)
         await self.book.add(fold_metrics(page, timings, flash), self.rules.__getitem__, last_at)
         await self.book.add_anomalies(find_in_rows(timings, self.rules).values())
         for key, seconds in count_claims(timings, self.rules).items():
@@ -123,13 +139,13 @@ class Historian:
         await self.book.add_anomalies(self.find_batches(page))
         await self.book.add_anomalies(self.find_cleared(timings))
         state.cursor = page.cursor
-        state.position = max([row.position for row in page.history], default=state.position)
+        state.position = max(state.position, page.position)
         state.reached = max(state.reached, last_at)
 
-    def find_batches(self, page: HeadFeed) -> list[AnomalyRow]:
+    def find_batches(self, page: FeedDigest) -> list[AnomalyRow]:
         """A batch may go on in the next page, so the last one of each queue is kept."""
         found, batches = [], self.book.state.batches
-        for (queue_id, at), count in count_batches(page.messages, self.rules).items():
+        for (queue_id, at), count in count_batches(page.published, self.rules).items():
             last_at, before = batches.get(queue_id, (0, 0))
             before = before if last_at == at else 0
             row = find_bulk(queue_id, at, before, count, self.rules[queue_id])
@@ -142,8 +158,7 @@ class Historian:
         purged: dict[int, Moment] = {
             each.row.queue_id: each.row.at
             for each in timings
-            if not each.is_plain
-            and each.row.state is State.CANCELLED
+            if each.row.state is State.CANCELLED
             and each.row.reason == "purged"
             and not each.was_dead
             and self.rules[each.row.queue_id].allows("queue_cleared")
@@ -156,7 +171,13 @@ class Historian:
         ]
 
 
-def find_last_moment(page: HeadFeed) -> Moment:
+def list_ends(page: FeedDigest) -> list[Moment]:
+    return [group.last_at for group in page.groups] + [row.at for row in page.rest.history]
+
+
+def find_last_moment(page: FeedDigest) -> Moment:
     """Returns when the last row of a page was written, of the table that is further behind."""
-    moments = [message.created_at for message in page.messages[-1:]]
-    return min(moments + [row.at for row in page.history[-1:]])
+    moments = [each[3] for each in page.published[-1:]]
+    if ends := list_ends(page):
+        moments.append(max(ends))
+    return min(moments)

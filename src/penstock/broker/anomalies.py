@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from penstock.broker.metrics.queries import Allows
 from penstock.broker.metrics.rows import ANOMALY, make_row_document, name_anomaly, read_rows
 from penstock.broker.queue_cache import QueueCache
-from penstock.errors import InvalidInput
+from penstock.errors import Busy, InvalidInput
 from penstock.model.anomalies import (
     SEVERITIES,
     Anomaly,
@@ -153,14 +153,19 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
 
 
 async def record_anomalies(store: Store, rows: Iterable[AnomalyRow]) -> None:
-    """Adds cases that a process noticed. Other processes may add to the same rows."""
+    """Adds cases that a process noticed. Other processes may add to the same rows.
+
+    Raises Busy if they do so again and again; then nothing is added.
+    """
     left = list(rows)
+    if not left:
+        return
     for _ in range(DOCUMENT_SAVE_ATTEMPTS):
-        if not left:
-            return
         guards = await add_stored(store, left)
         if await store.advance(Change(guards=tuple(guards))) is not None:
             return
+    kinds = ", ".join(sorted({row.kind for row in left}))
+    raise Busy(f"anomalies of other processes are saved at once; not recorded: {kinds}")
 
 
 async def add_stored(store: Store, rows: Iterable[AnomalyRow]) -> list[Document]:

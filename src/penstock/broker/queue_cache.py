@@ -130,7 +130,8 @@ class QueueCache:
 
     async def _read(self) -> None:
         """Reads the queues again only if their version changed."""
-        changes = self.changes
+        # What is read is as old as the version, however long the rest takes.
+        changes, fresh_until = self.changes, time.monotonic() + CACHE_TTL_S
         if self.governed:
             await self.policies.rules.save_suspensions()
         version = await self.store.directory_version()
@@ -142,7 +143,7 @@ class QueueCache:
             self.by_name = index_by_name(queues)
             self.version = version
         if changes == self.changes:
-            self.fresh_until = time.monotonic() + CACHE_TTL_S
+            self.fresh_until = fresh_until
 
     async def _load_policy(self, queues: list[Queue]) -> list[Queue]:
         """Returns the queues, with those marked that the policy governs."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput
 from penstock.model.filter import Candidate, Node
-from penstock.model.message import NEVER, Moment, Record, State
+from penstock.model.message import NEVER, PLAIN, Moment, Record, State, StoredMessage
 from penstock.model.queue import Queue
 from penstock.model.scan import Position, Scan, ScanHead, Source
 from penstock.rules.filter_match import (
@@ -110,13 +110,26 @@ def decode_cursor(text: str) -> SearchCursor:
 
 
 class Search:
-    """The search for one page."""
+    """The search for one page.
 
-    def __init__(self, store: Store, node: Node, queues: Mapping[int, Queue], limit: int) -> None:
+    With `brief`, a waiting or dead message whose index decides is not read: its record has no body
+    and no history.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        node: Node,
+        queues: Mapping[int, Queue],
+        limit: int,
+        *,
+        brief: bool = False,
+    ) -> None:
         self.store = store
         self.node = node
         self.queues = queues
         self.limit = limit
+        self.brief = brief
         self.bounds = find_bounds(node)
         self.looks_at_heads = any(term.field in OWN_FIELDS for term in list_fields(node))
         self.verdicts: dict[tuple[Source, int, str], Verdict] = {}
@@ -194,10 +207,9 @@ class Search:
         verdicts = {head.id: self.judge_head(source, head) for head in batch}
         wanted = {head.id: head for head in batch if verdicts[head.id] is not False}
         self.scanned += len(batch)
-        self.bytes += sum(head.size for head in wanted.values())
         self.scanned_to = batch[-1].created_at
         state = STATE_OF.get(source)
-        for record in await self.store.get_many(list(wanted)):
+        for record in await self.read_records(source, wanted, verdicts):
             # A message may have left the place in which it was found.
             sure = verdicts[record.message.id] and state in (None, record.state)
             if sure or self.is_match(record):
@@ -207,6 +219,14 @@ class Search:
                     self.scanned_to = record.message.created_at
                     return wanted[record.message.id]
         return None
+
+    async def read_records(
+        self, source: Source, wanted: Mapping[int, ScanHead], verdicts: Mapping[int, Verdict]
+    ) -> list[Record]:
+        if self.brief and source.by_queue and all(verdicts[id] for id in wanted):
+            return [make_brief_record(head, STATE_OF[source]) for head in wanted.values()]
+        self.bytes += sum(head.size for head in wanted.values())
+        return await self.store.get_many(list(wanted))
 
     def judge_head(self, source: Source, head: ScanHead) -> Verdict:
         """Decides once for each queue and type, unless the filter looks at the message itself."""
@@ -279,6 +299,12 @@ def list_sources(node: Node, correlation: str | None) -> list[Source]:
     if all(state in PLACES for state in states):
         return list(dict.fromkeys(PLACES[state] for state in PLACES if state in states))
     return [Source.MESSAGES]
+
+
+def make_brief_record(head: ScanHead, state: State) -> Record:
+    return Record(
+        StoredMessage(head.id, head.queue_id, head.type, 0, head.created_at, b"", PLAIN), state
+    )
 
 
 def split_heads(heads: Sequence[ScanHead], count: int) -> Iterator[list[ScanHead]]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,10 @@ from penstock.model.message import Moment
 PIPELINE, BACKTEST = "pipeline", "backtest"
 # The end of what a job printed.
 MAX_OUTPUT = 4_000
+# A job that hangs would keep all later ones of its kind waiting.
+JOB_TIMEOUTS_S = {PIPELINE: 6 * 3_600.0, BACKTEST: 3_600.0}
+# From the signal to end until the process is killed.
+TERMINATE_WITHIN_S = 10.0
 
 
 class LakeJob(Struct):
@@ -35,8 +41,14 @@ class LakeJob(Struct):
 class LakeJobs:
     """The last job of each kind that this process started. One of a kind runs at a time."""
 
-    def __init__(self, url: str = "", lake: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str = "",
+        lake: str | None = None,
+        timeouts: Mapping[str, float] = JOB_TIMEOUTS_S,
+    ) -> None:
         self.url = url
+        self.timeouts = timeouts
         self.lake = lake if lake is None or "://" in lake else str(Path(lake).absolute())
         self.jobs: dict[str, LakeJob] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -76,7 +88,9 @@ class LakeJobs:
         try:
             with TemporaryDirectory(prefix="penstock-") as folder:
                 write_rule(folder, rule)
-                code, printed, logged = await self.execute(words, folder)
+                code, printed, logged = await self.execute(words, folder, self.timeouts[job.kind])
+        except TimeoutError:
+            logged = f"stopped: it ran for more than {self.timeouts[job.kind]:g} s".encode()
         except OSError as error:
             logged = f"the process could not be started: {error.strerror}".encode()
         finally:
@@ -87,17 +101,24 @@ class LakeJobs:
             if code == 0 and job.kind == BACKTEST:
                 job.result = Raw(printed.strip() or b"null")
 
-    async def execute(self, words: list[str], folder: str) -> tuple[int, bytes, bytes]:
+    async def execute(
+        self, words: list[str], folder: str, timeout: float
+    ) -> tuple[int, bytes, bytes]:
+        """Returns the exit code and what was printed. Raises TimeoutError."""
         # The URL may hold a password, which a command line would show.
         environment = os.environ | {"PENSTOCK_URL": self.url}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "penstock", *words, "--lake", self.lake or "", "--json",
-            cwd=folder, env=environment,
+            cwd=folder, env=environment, start_new_session=True,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self.processes.add(process)
         try:
-            printed, logged = await process.communicate()
+            async with asyncio.timeout(timeout):
+                printed, logged = await process.communicate()
+        except TimeoutError:
+            await stop(process)
+            raise
         finally:
             self.processes.discard(process)
         return process.returncode or 0, printed, logged
@@ -106,6 +127,17 @@ class LakeJobs:
         """Stops what runs. The pipeline may be killed at any time."""
         for process in self.processes:
             process.terminate()
+
+
+async def stop(process: asyncio.subprocess.Process) -> None:
+    """Ends the process and the JVM that it started."""
+    process.terminate()
+    try:
+        async with asyncio.timeout(TERMINATE_WITHIN_S):
+            await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 def write_rule(folder: str, rule: dict[str, object] | None) -> None:

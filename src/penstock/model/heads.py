@@ -1,8 +1,13 @@
-"""The feed without bodies: message heads, history, and where each message rested before."""
+"""The feed without bodies: message heads, history, and where each message rested before.
+
+A digest is the same with most rows in groups, for what only counts.
+"""
+
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.model.message import NEVER, HistoryRow, Moment, State, Verb
 from penstock.model.store_types import Cursor
 
 
@@ -48,3 +53,51 @@ class HeadFeed(Struct, frozen=True):
     heads: dict[int, FeedHead]
     rests: dict[int, list[Rest]]
     cursor: Cursor
+
+
+class DigestBounds(Struct, frozen=True):
+    """Rows that a digest gives one by one: longer runs, larger messages, and whole queues."""
+
+    # Microseconds and bytes.
+    run: int = NEVER
+    size: int = NEVER
+    whole: tuple[int, ...] = ()
+
+
+class FirstRuns(Struct, frozen=True, gc=False):
+    """Messages of one queue, type, minute and consumer that were completed and never rested before.
+
+    The durations are sorted microseconds.
+    """
+
+    queue_id: int
+    type: str
+    minute: int
+    consumer: str | None
+    first_claimed_at: Moment
+    last_at: Moment
+    runs: list[int]
+    waits: list[int]
+
+
+class FeedDigest(Struct, frozen=True):
+    """A page of the final feed for what only counts: most of its rows are in groups.
+
+    `published` has the id, queue, type and time of each message, `rest` the history rows that are
+    in no group, and `position` is the highest of all rows, or 0. Messages with a lease of their own
+    are never in a group.
+    """
+
+    published: Sequence[tuple[int, int, str, Moment]]
+    groups: Sequence[FirstRuns]
+    rest: HeadFeed
+    position: int
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.rest.cursor
+
+    @property
+    def count(self) -> int:
+        grouped = sum(len(group.runs) for group in self.groups)
+        return len(self.published) + grouped + len(self.rest.history)

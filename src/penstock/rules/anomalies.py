@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from penstock.model.anomalies import SEVERITIES, AnomalyRow, AnomalySettings, AnomalyThresholds
-from penstock.model.heads import FeedHead
+from penstock.model.heads import DigestBounds
 from penstock.model.message import Moment, State, Verb
 from penstock.model.metrics import COUNTS, HOUR_S, ConsumerHour, QueueHour
 from penstock.model.queue import Queue
@@ -15,6 +15,7 @@ from penstock.rules.histograms import compute_quantile
 from penstock.rules.metrics import FAILED, WAITING, Timing
 
 SECOND = 1_000_000
+BURST = "burst_dequeue"
 # Deleted or moved messages of a queue in an hour.
 MIN_BULK_MESSAGES = 10
 # An anomaly is resolved when nothing of its kind has happened for this long, in seconds.
@@ -61,29 +62,29 @@ class Judgement(Struct, frozen=True):
     threshold: float | None
 
 
+def make_bounds(rules: Mapping[int, QueueRules]) -> DigestBounds:
+    """Returns within what no completed first run of these queues is an anomaly."""
+    # Deleted queues have the default thresholds.
+    known = [*rules.values(), make_queue_rules(None)]
+    return DigestBounds(
+        run=int(min(find_longest_run(each) for each in known)),
+        size=int(min(each.thresholds.payload_over for each in known)),
+        whole=tuple(sorted(id for id, each in rules.items() if each.allows(BURST))),
+    )
+
+
 def find_longest_run(rules: QueueRules) -> float:
     """Returns the microseconds up to which a completed run cannot be an anomaly."""
     lease = rules.thresholds.slow_over if rules.lease is None else rules.lease
     return min(rules.thresholds.slow_over, lease) * SECOND
 
 
-def is_ordinary(timing: Timing, longest: float, largest: int) -> bool:
-    """True if a plain row cannot be an anomaly; most rows are like this."""
-    head, run = timing.head, timing.run
-    return (
-        run is not None
-        and run <= longest
-        and head is not None
-        and head.size <= largest
-        and head.lease is None
-    )
-
-
 def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
     """Finds the anomalies of one row, also of kinds that are off."""
     row, head, limits = timing.row, timing.head, rules.thresholds
     if timing.run is not None:
-        yield from judge_run(timing.run / SECOND, timing, rules)
+        lease = rules.lease if head is None or head.lease is None else head.lease
+        yield from judge_run(timing.run / SECOND, lease, row.verb, rules)
     first = row.deliveries <= 1 and timing.last is None
     if first and head is not None and head.size > limits.payload_over:
         yield Judgement("large_payload", head.size, limits.payload_over)
@@ -99,12 +100,13 @@ def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
         yield from judge_failure(timing, rules)
 
 
-def judge_run(run: float, timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
-    head, limits = timing.head, rules.thresholds
-    lease = rules.lease if head is None or head.lease is None else head.lease
+def judge_run(
+    run: float, lease: float | None, verb: Verb, rules: QueueRules
+) -> Iterator[Judgement]:
+    limits = rules.thresholds
     if run > limits.slow_over:
         yield Judgement("long_processing", run, limits.slow_over)
-    if timing.row.verb is Verb.RECLAIM:
+    if verb is Verb.RECLAIM:
         yield Judgement("lost_lease", run, limits.lost_least)
     if lease is not None and run - lease > lease * limits.overdue_leases:
         yield Judgement("zombie_message", run - lease, limits.overdue_leases)
@@ -140,13 +142,8 @@ def find_in_rows(
 ) -> dict[AnomalyKey, AnomalyRow]:
     """Finds the anomalies of single messages. Each row counts them and names the worst."""
     found: dict[AnomalyKey, AnomalyRow] = {}
-    bounds = {
-        id: (find_longest_run(each), each.thresholds.payload_over) for id, each in rules.items()
-    }
     for timing in timings:
         row, head = timing.row, timing.head
-        if timing.is_plain and is_ordinary(timing, *bounds[row.queue_id]):
-            continue
         known = rules[row.queue_id]
         type_ = "" if head is None else head.type
         for each in judge(timing, known):
@@ -237,7 +234,7 @@ def count_claims(
 ) -> dict[tuple[int, int, str], Seconds]:
     """Counts claims by hour, queue and consumer, where bursts are looked for."""
     found: dict[tuple[int, int, str], Seconds] = {}
-    watched = {id for id, each in rules.items() if each.allows("burst_dequeue")}
+    watched = {id for id, each in rules.items() if each.allows(BURST)}
     for each in timings if watched else ():
         row = each.row
         if row.claimed_at is None or row.consumer is None:
@@ -271,22 +268,20 @@ def find_burst(
             crowded.append((near, numbers))
     if not crowded:
         return {}
-    name, worst = (hour, "burst_dequeue", queue_id, "", consumer), max(each[0] for each in crowded)
+    name, worst = (hour, BURST, queue_id, "", consumer), max(each[0] for each in crowded)
     row = make_row(name, worst, most, max(numbers[2] for _, numbers in crowded), worst)
     row.first_at = min(numbers[1] for _, numbers in crowded)
     return {name: row}
 
 
 def count_batches(
-    messages: Sequence[FeedHead], rules: Mapping[int, QueueRules]
+    published: Sequence[tuple[int, int, str, Moment]], rules: Mapping[int, QueueRules]
 ) -> Counter[tuple[int, Moment]]:
     """Counts messages of a queue that were published at the same moment."""
     watched = {id for id, each in rules.items() if each.allows("bulk_enqueue")}
-    return Counter(
-        (each.queue_id, each.created_at)
-        for each in (messages if watched else ())
-        if each.queue_id in watched
-    )
+    if not watched:
+        return Counter()
+    return Counter((queue_id, at) for _, queue_id, _, at in published if queue_id in watched)
 
 
 def find_bulk(

@@ -33,9 +33,10 @@ from penstock.rules.items import (
 
 MAX_IDS = 10_000
 MIN_BATCH = 5
-MAX_BATCH = 100
-# A batch holds a lock that all writers share for about this long, so that others wait only briefly.
-MAX_HELD_S = 0.002
+MAX_BATCH = 250
+# A batch holds a lock that all writers share. It works under the lock for about as long as its
+# commit takes, within these bounds: a shorter batch would only commit more often.
+MIN_HELD_S, MAX_HELD_S = 0.002, 0.01
 MAX_FAILURES = 100
 MAX_BUSY = 1_000
 # Passes in which messages stay locked before they count as failed.
@@ -61,21 +62,32 @@ Decision = Item | Skip | ItemRefusal
 
 def check_request(request: BulkRequest) -> None:
     """Raises InvalidInput unless the request has what its verb needs, and nothing else."""
-    if (request.filter is None) == (request.ids is None):
+    if request.filter is None and request.ids is None:
+        raise InvalidInput("select messages by a filter or by ids")
+    if request.filter is not None and request.ids is not None:
         raise InvalidInput("give a filter or ids, not both")
     if request.filter is not None and not request.filter.strip():
         raise InvalidInput("the filter is empty; select messages by a term, such as state:dead")
     if request.ids is not None:
         check_ids(request.ids)
-    if (request.queue is not None) != (request.verb is BulkVerb.MOVE):
-        raise InvalidInput("queue is the destination of verb 'move', and of no other verb")
-    if request.to_scope is not None and request.verb is not BulkVerb.MOVE:
-        raise InvalidInput("to_scope belongs to verb 'move'")
-    if (request.priority is not None) != (request.verb is BulkVerb.REPRIORITISE):
-        raise InvalidInput("priority belongs to verb 'reprioritise', and to no other verb")
+    check_verb_fields(request)
     validation.check_number("rate", request.rate, 0.01, 1_000_000)
     if request.name is not None:
         validation.check_text("name", request.name, MAX_WORD_LENGTH)
+
+
+def check_verb_fields(request: BulkRequest) -> None:
+    if request.verb is BulkVerb.MOVE and request.queue is None:
+        raise InvalidInput("verb 'move' needs the queue to move to")
+    if request.verb is BulkVerb.REPRIORITISE and request.priority is None:
+        raise InvalidInput("verb 'reprioritise' needs a priority")
+    for name, value, verb in (
+        ("queue", request.queue, BulkVerb.MOVE),
+        ("to_scope", request.to_scope, BulkVerb.MOVE),
+        ("priority", request.priority, BulkVerb.REPRIORITISE),
+    ):
+        if value is not None and request.verb is not verb:
+            raise InvalidInput(f"{name} belongs to verb '{verb}'; verb '{request.verb}' has none")
 
 
 def check_ids(ids: Sequence[int]) -> None:
@@ -184,26 +196,31 @@ def is_first(action: BulkAction, id: int) -> bool:
     return action.passes == 1 or id in action.was_busy
 
 
-def fit_batch(count: int, held: float) -> int:
-    """Returns the size of the next batch, after `count` messages held all other writers up."""
-    if count * MAX_HELD_S >= MAX_BATCH * held:
+def fit_batch(count: int, held: float, written: float) -> int:
+    """Returns the size of the next batch.
+
+    `count` messages held all other writers up, and were written after `written` seconds.
+    """
+    fitting = min(max(MIN_HELD_S, written - held), MAX_HELD_S)
+    if count * fitting >= MAX_BATCH * held:
         return MAX_BATCH
-    return max(MIN_BATCH, int(count * MAX_HELD_S / held))
+    return max(MIN_BATCH, int(count * fitting / held))
 
 
 def fold_answers(action: BulkAction, answers: Sequence[ItemAnswer]) -> BulkAction:
     """Counts the answers of the last batch."""
-    for id, answer in zip(action.batch, answers, strict=True):
-        action = fold_answer(action, id, answer)
-    return replace(action, batch=())
+    batch, done = action.batch, sum(answer.kind is AnswerKind.DONE for answer in answers)
+    counts = replace(action.counts, done=action.counts.done + done)
+    action = replace(action, counts=counts, pass_done=action.pass_done + done, batch=())
+    for id, answer in zip(batch, answers, strict=True):
+        if answer.kind is not AnswerKind.DONE:
+            action = fold_answer(action, id, answer)
+    return action
 
 
 def fold_answer(action: BulkAction, id: int, answer: ItemAnswer) -> BulkAction:
     counts = action.counts
     match answer.kind:
-        case AnswerKind.DONE:
-            counts = replace(counts, done=counts.done + 1)
-            return replace(action, counts=counts, pass_done=action.pass_done + 1)
         case AnswerKind.BUSY:
             return replace(action, busy=(*action.busy, id)[:MAX_BUSY])
         case AnswerKind.ALREADY if action.request.verb is not BulkVerb.REPRIORITISE:

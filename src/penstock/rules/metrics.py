@@ -1,11 +1,12 @@
 """Folds history into metrics rows. Rows of several pages are added up in any order."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from penstock.model.heads import FeedHead, HeadFeed, Rest
+from penstock.model.heads import FeedDigest, FeedHead, FirstRuns, HeadFeed, Rest
 from penstock.model.message import HistoryRow, State, Verb
 from penstock.model.metrics import (
     COUNTS,
@@ -34,8 +35,7 @@ Place = tuple[int, str, int]
 Step = tuple[Verb, State, bool, bool]
 
 
-# The step of most rows: a first delivery that was completed.
-PLAIN_STEP: Step = (Verb.COMPLETE, State.COMPLETED, False, True)
+FIRST_RUN_STEP: Step = (Verb.COMPLETE, State.COMPLETED, False, True)
 
 
 class Deltas(Struct):
@@ -61,8 +61,6 @@ class Timing(Struct, frozen=True, gc=False):
     last: Rest | None
     wait: int | None
     run: int | None
-    # True for a message that was completed and never rested before.
-    is_plain: bool = False
 
     @property
     def was_dead(self) -> bool:
@@ -70,19 +68,8 @@ class Timing(Struct, frozen=True, gc=False):
 
 
 def time_rows(page: HeadFeed) -> list[Timing]:
-    """Finds how long the messages waited and ran. Most were completed and never rested before."""
-    heads, rests = page.heads, page.rests
-    found = []
-    for row in page.history:
-        head, claimed_at = heads.get(row.id), row.claimed_at
-        if row.verb is not Verb.COMPLETE or row.id in rests or head is None or claimed_at is None:
-            found.append(time_row(row, page))
-            continue
-        wait = claimed_at - (head.created_at if head.run_at is None else head.run_at)
-        run = row.at - claimed_at
-        wait, run = wait if wait > 0 else 0, run if run > 0 else 0
-        found.append(Timing(row, head, (), None, wait, run, True))
-    return found
+    """Finds how long the messages waited and ran."""
+    return [time_row(row, page) for row in page.history]
 
 
 def time_row(row: HistoryRow, page: HeadFeed) -> Timing:
@@ -105,13 +92,18 @@ def time_row(row: HistoryRow, page: HeadFeed) -> Timing:
     return Timing(row, head, rests, last, wait, max(0, row.at - claimed_at))
 
 
-def fold_metrics(page: HeadFeed, timings: Sequence[Timing], flash: Mapping[int, int]) -> Deltas:
-    """`flash` has the microseconds below which a completed run of a queue is a flash."""
+def fold_metrics(page: FeedDigest, timings: Sequence[Timing], flash: Mapping[int, int]) -> Deltas:
+    """Counts a page; `timings` are those of its rest.
+
+    `flash` has the microseconds below which a completed run of a queue is a flash.
+    """
     deltas = Deltas()
-    published = Counter([(m.queue_id, m.type, m.created_at // MINUTE) for m in page.messages])
+    published = Counter([(queue, type_, at // MINUTE) for _, queue, type_, at in page.published])
     for place, count in published.items():
         find_minute(deltas, place)[PUBLISHED] += count
         add_backlog(deltas, place, count, 0, 0)
+    for first_runs in page.groups:
+        fold_first_runs(deltas, first_runs, flash)
     groups: defaultdict[tuple[int, str, int, str | None], list[Timing]] = defaultdict(list)
     for timing in timings:
         row, head = timing.row, timing.head
@@ -123,6 +115,23 @@ def fold_metrics(page: HeadFeed, timings: Sequence[Timing], flash: Mapping[int, 
     return deltas
 
 
+def fold_first_runs(deltas: Deltas, group: FirstRuns, flash: Mapping[int, int]) -> None:
+    place, runs = (group.queue_id, group.type, group.minute), group.runs
+    fold_times(deltas, place, runs, group.waits)
+    find_minute(deltas, place)[FLASH] += bisect_left(runs, flash.get(group.queue_id, 0))
+    if group.consumer is not None:
+        worked = ConsumerHour(
+            attempts=len(runs),
+            completed=len(runs),
+            busy=sum(runs),
+            run_max=runs[-1],
+            first_at=group.first_claimed_at,
+            last_at=group.last_at,
+        )
+        put_consumer(deltas, place, group.consumer, worked)
+    fold_step(deltas, place, FIRST_RUN_STEP, len(runs))
+
+
 def fold_group(
     deltas: Deltas,
     place: Place,
@@ -130,24 +139,21 @@ def fold_group(
     group: Sequence[Timing],
     flash: Mapping[int, int],
 ) -> None:
-    """Adds a whole group at once, because the historian counts thousands of rows per second."""
-    plain = [each for each in group if each.is_plain]
-    other = [] if len(plain) == len(group) else [each for each in group if not each.is_plain]
-    worked = [*plain, *(each for each in other if each.run is not None and each.row.verb in WORKED)]
-    fold_times(deltas, place, worked, flash)
+    worked = [each for each in group if each.run is not None and each.row.verb in WORKED]
+    runs = sorted([each.run for each in worked if each.run is not None])
+    waits = sorted([each.wait for each in worked if each.wait is not None])
+    fold_times(deltas, place, runs, waits)
+    if runs and runs[0] < flash.get(place[0], 0):
+        find_minute(deltas, place)[FLASH] += count_flashes(worked, flash[place[0]])
     if consumer is not None and worked:
         fold_consumer(deltas, place, consumer, worked)
-    steps = Counter(map(find_step, other))
-    if plain:
-        steps[PLAIN_STEP] += len(plain)
-    for step, count in steps.items():
+    for step, count in Counter(map(find_step, group)).items():
         fold_step(deltas, place, step, count)
 
 
 def find_step(timing: Timing) -> Step:
-    row, last = timing.row, timing.last
-    was_dead = last is not None and last.state is State.DEAD
-    return row.verb, row.state, was_dead, timing.run is not None and row.verb in WORKED
+    row = timing.row
+    return row.verb, row.state, timing.was_dead, timing.run is not None and row.verb in WORKED
 
 
 def find_minute(deltas: Deltas, place: Place) -> list[int]:
@@ -164,13 +170,10 @@ def find_minute(deltas: Deltas, place: Place) -> list[int]:
     return numbers
 
 
-def fold_times(
-    deltas: Deltas, place: Place, worked: Sequence[Timing], flash: Mapping[int, int]
-) -> None:
+def fold_times(deltas: Deltas, place: Place, runs: Sequence[int], waits: Sequence[int]) -> None:
+    """Adds sorted durations."""
     numbers = find_minute(deltas, place)
     hour = deltas.hours[place[0], place[2] // 60 * HOUR_S, place[1]]
-    runs = sorted([each.run for each in worked if each.run is not None])
-    waits = sorted([each.wait for each in worked if each.wait is not None])
     if runs:
         numbers[RUN_SUM] += sum(runs)
         numbers[RUN_MAX] = max(numbers[RUN_MAX], runs[-1])
@@ -183,8 +186,6 @@ def fold_times(
         counted = make_histogram(waits)
         add_histogram(hour.wait, counted)
         add_histogram(deltas.waits.setdefault((place[0], place[2]), {}), coarsen(counted))
-    if runs and runs[0] < flash.get(place[0], 0):
-        numbers[FLASH] += count_flashes(worked, flash[place[0]])
 
 
 def count_flashes(worked: Sequence[Timing], limit: int) -> int:
@@ -209,6 +210,10 @@ def fold_consumer(deltas: Deltas, place: Place, consumer: str, worked: Sequence[
         first_at=min([row.claimed_at or row.at for row in rows]),
         last_at=max([row.at for row in rows]),
     )
+    put_consumer(deltas, place, consumer, found)
+
+
+def put_consumer(deltas: Deltas, place: Place, consumer: str, found: ConsumerHour) -> None:
     key = (place[2] // 60 * HOUR_S, place[0], consumer)
     if key in deltas.consumers:
         add_consumer(deltas.consumers[key], found)

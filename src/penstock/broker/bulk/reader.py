@@ -177,7 +177,11 @@ class BulkReader:
             )
         }
         check_filter(node, queues.values(), make_reveals(scope.access))
-        return Search(self.store, node, queues, limit) if queues else None
+        if not queues:
+            return None
+        # A copy needs the body, and a count the history. Otherwise each item checks both.
+        brief = action.request.verb is not BulkVerb.MOVE and action.state is BulkState.RUNNING
+        return Search(self.store, node, queues, limit, brief=brief)
 
     async def read_matching(
         self, action: BulkAction, scope: BulkScope, filter: str, limit: int

@@ -1,5 +1,7 @@
 """Runs bulk actions in steps: a batch of messages and the action's cursor are one change."""
 
+from time import monotonic
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from penstock.model.scan import Source
 from penstock.model.settings import SHELL_TYPE
 from penstock.rules.access import Access, Right
 from penstock.rules.bulk import (
+    MAX_HELD_S,
     MISSING,
     Decision,
     ItemRefusal,
@@ -69,6 +72,8 @@ class BulkSteps:
         self.store = store
         self.directory = directory
         self.reader = BulkReader(store, directory)
+        # Seconds for which others may write before the next batch.
+        self.rest = 0.0
 
     async def load(self, name: str) -> StoredAction | None:
         """Loads an action with the answers of its last batch counted."""
@@ -103,6 +108,7 @@ class BulkSteps:
             acting.reset(token)
 
     async def _step(self, stored: StoredAction, owner: str) -> StoredAction | None:
+        self.rest = 0.0
         now = await self.store.now()
         until = now + OWNED_FOR + compute_pause(stored.action)
         action = replace(stored.action, owner=owner, owned_until=until, updated_at=now)
@@ -151,10 +157,13 @@ class BulkSteps:
         name = make_name(action.tenant, action.id)
         outcome = Document(kind=OUTCOME, name=name, body=b"") if items else None
         guard = make_document(action, version)
+        began = monotonic()
         changed = await self.store.advance(Change(guards=(guard,), items=items, outcome=outcome))
         if changed is None:
             return None
-        self.reader.batch = fit_batch(len(items), changed.held)
+        written = monotonic() - began
+        self.reader.batch = fit_batch(len(items), changed.held, written)
+        self.rest = min(written, MAX_HELD_S) if changed.held else 0.0
         return changed.items
 
     async def finish_pass(self, action: BulkAction, version: int) -> StoredAction | None:
@@ -197,7 +206,7 @@ class BulkSteps:
             except PenstockError as error:
                 return ItemRefusal(error.code)
         rank = page.ranks.get(decision.id) if record.state is State.READY else None
-        return replace(decision, seen_rank=rank)
+        return decision if rank is None else replace(decision, seen_rank=rank)
 
     def check_target(self, record: Record, queue: Queue, target: Queue, access: Access) -> None:
         """Raises unless the caller may move this message to the queue, and its body fits."""

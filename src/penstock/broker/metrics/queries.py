@@ -12,6 +12,7 @@ from penstock.broker.metrics.rows import (
 )
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound
+from penstock.model.heads import DigestBounds
 from penstock.model.message import Moment
 from penstock.model.metrics import (
     HOUR_S,
@@ -106,10 +107,10 @@ class MetricsReader:
         """Reads what the historian has not counted yet, up to a limit."""
         state, _ = await read_state(self.store)
         now = await self.store.now()
-        page = await self.store.heads(state.cursor, MAX_PENDING_ROWS)
-        if not page.messages and not page.history:
+        page = await self.store.digest(state.cursor, MAX_PENDING_ROWS, DigestBounds())
+        if not page.count:
             return state, Deltas(), now
-        return state, fold_metrics(page, time_rows(page), {}), state.reached
+        return state, fold_metrics(page, time_rows(page.rest), {}), state.reached
 
     async def consumers(
         self,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import NotYet, StoreError
 from penstock.model.copies import StoreDump
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import HistoryRow, Moment, State, Verb
 from penstock.model.store_types import (
     Claim,
@@ -25,6 +25,7 @@ from penstock.model.store_types import (
     Retention,
 )
 from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
+from penstock.rules.digests import make_digest
 from penstock.store import Check
 from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
 from penstock.stores.mariadb import claim as claims
@@ -248,6 +249,9 @@ class MariaDialect:
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         final = await feed.find_final(self.database)
         return await self.database.read(feed.read_heads, cursor, limit, final)
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
+        return make_digest(await self.heads(cursor, limit), bounds)
 
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.past, before, after, limit)

@@ -10,7 +10,7 @@ import asyncpg
 
 from penstock.errors import NotYet, StoreBusy, StoreError
 from penstock.model.copies import StoreDump
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import PLAIN, Flag, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
     Claim,
@@ -68,6 +68,8 @@ class PostgresDialect:
         # True while others wait for the messages that are claimed.
         self.awaited = False
         self.summarized_at = -inf
+        # How many transactions the last pages of the digest had.
+        self.spans: dict[str, int] = {}
 
     # Producers and consumers.
 
@@ -224,13 +226,21 @@ class PostgresDialect:
         return await self.database.read(feed.feed, cursor, limit)
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        await self.summarize()
+        return await self.database.read(feed.read_heads, cursor, limit)
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
+        await self.summarize()
+        return await self.database.read(feed.read_digest, cursor, limit, bounds, self.spans)
+
+    async def summarize(self) -> None:
+        """Lets the feed find new rows by their index, now and then."""
         now = time.monotonic()
         if now - self.summarized_at > SUMMARIZE_INTERVAL_S:
             self.summarized_at = now
             # A role that does not own the tables may not, and autovacuum may be at it.
             with suppress(StoreError):
                 await self.database.fetch("summarize")
-        return await self.database.read(feed.read_heads, cursor, limit)
 
     async def columns(
         self, table: str, after: int, last: int, limit: int

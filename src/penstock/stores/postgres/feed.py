@@ -1,20 +1,20 @@
 """Reads rows in commit order, without gaps, for the export and for retention; restores copies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
 
 from penstock.model.copies import StoreDump
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import HistoryRow
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
-from penstock.stores.sql.heads import make_head_feed
+from penstock.stores.sql.heads import make_first_runs, make_head_feed
 from penstock.stores.sql.records import decode_meta, make_feed_message, make_history_row
 
 # Ordered by transaction, then by number.
@@ -23,8 +23,14 @@ in_order = itemgetter(-1, 0)
 DENSE = 1_000
 # Maximum growth of the next range.
 LEAP = 16
+# Most transactions that a page begins to look at, because it did so before: they may be dense now.
+MAX_SPAN = 256
 # Bodies of a page fetched as one value, which the server builds in memory.
 MAX_PAGE_BYTES = 64_000_000
+
+
+def count_grouped(rows: list[Any]) -> int:
+    return sum(row[-2] for row in rows)
 
 
 class FeedTable(NamedTuple):
@@ -32,11 +38,15 @@ class FeedTable(NamedTuple):
 
     page: str
     between: str
+    count: Callable[[list[Any]], int] = len
 
 
 MESSAGES = FeedTable("feed_messages", "messages_between")
 HEADS = FeedTable("heads_messages", "messages_between")
 HISTORY = FeedTable("feed_history", "history_between")
+DIGEST_MESSAGES = FeedTable("digest_messages", "messages_between")
+DIGEST_HISTORY = FeedTable("digest_history", "history_between", count_grouped)
+NO_VALUES: Mapping[str, Any] = {}
 COLUMN_STATEMENTS = {"message": "message_columns", "history": "history_columns"}
 
 
@@ -64,18 +74,64 @@ async def read_heads(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Hea
     return await make_head_feed(tx, messages, history, Cursor(epoch, message, reached))
 
 
+async def read_digest(
+    tx: PostgresTransaction,
+    cursor: Cursor,
+    limit: int,
+    bounds: DigestBounds,
+    spans: dict[str, int],
+) -> FeedDigest:
+    await enable_bitmap_scans(tx)
+    epoch = await export.epoch(tx, cursor)
+    (horizon,) = await tx.one("horizon")
+    messages, message = await read_page(
+        tx, DIGEST_MESSAGES, cursor.message, horizon, limit, spans=spans
+    )
+    rows, reached = await read_page(
+        tx, DIGEST_HISTORY, cursor.history, horizon, limit, asdict(bounds), spans
+    )
+    found: list[Any] = []
+    for row in rows:
+        if not row[0]:
+            span = {"after": cursor.history, "last": reached}
+            found = await tx.all("history_of", **span, ids=row[10])
+    history = [make_history_row(row[:-1]) for row in sorted(found, key=in_order)]
+    return FeedDigest(
+        [row[:4] for row in messages],
+        [make_first_runs(row, row[8], row[9]) for row in rows if row[0]],
+        await make_head_feed(tx, (), history, Cursor(epoch, message, reached)),
+        max((row[7] for row in rows), default=0),
+    )
+
+
 async def read_page(
-    tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int, limit: int
+    tx: PostgresTransaction,
+    kind: FeedTable,
+    after: int,
+    horizon: int,
+    limit: int,
+    more: Mapping[str, Any] = NO_VALUES,
+    spans: dict[str, int] | None = None,
 ) -> tuple[list[Any], int]:
-    """Returns the next rows and their last transaction."""
-    begin, look = after, limit // DENSE + 1
+    """Returns the next rows and their last transaction.
+
+    `spans` remembers how many transactions a page of each statement had.
+    """
+    spans = {} if spans is None else spans
+    begin, look = after, spans.get(kind.page, limit // DENSE + 1)
     while True:
         before = min(horizon, begin + look + 1)
-        rows = await tx.all(kind.page, after=begin, before=before, limit=limit)
-        if len(rows) >= limit or before >= horizon:
-            return sorted(rows, key=in_order), rows[-1][-1] if rows else after
+        rows = await tx.all(kind.page, after=begin, before=before, limit=limit, **more)
+        count = kind.count(rows)
+        if count >= limit or before >= horizon:
+            rows = sorted(rows, key=in_order)
+            if count >= limit:
+                spans[kind.page] = min(rows[-1][-1] - begin + 1, MAX_SPAN)
+            return rows, rows[-1][-1] if rows else after
         if rows:
-            look *= min(limit // len(rows) + 1, LEAP)
+            look *= min(limit // count + 1, LEAP)
+        elif look < LEAP:
+            look *= LEAP
         else:
             begin = await find_position_before_next(tx, kind, before - 1, horizon)
 

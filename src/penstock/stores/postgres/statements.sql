@@ -944,6 +944,36 @@ WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES
 SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta, tx
 FROM penstock.message
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: digest_messages
+SELECT id, queue_id, type, created_at, tx
+FROM penstock.message
+WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: digest_history
+-- The limits keep the planner from reading all messages or all of history for a join.
+WITH page AS MATERIALIZED (
+    SELECT position, id, queue_id, verb, consumer, claimed_at, at, tx FROM penstock.history
+    WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES),
+rows AS (
+    SELECT h.position, h.queue_id, m.type, h.at / 60000000 AS minute, h.consumer, h.claimed_at, h.at,
+           h.at - h.claimed_at AS run, h.claimed_at - coalesce(m.run_at, m.created_at) AS wait, h.tx,
+           coalesce(h.verb = 'complete' AND h.at - h.claimed_at <= :run AND m.size <= :size
+                    AND NOT coalesce(m.leased, false) AND h.queue_id <> ALL (:whole::int[])
+                    AND (SELECT true FROM penstock.history AS r
+                         WHERE r.id = h.id AND NOT r.final LIMIT 1) IS NULL, false) AS grouped
+    FROM page AS h LEFT JOIN LATERAL (
+        SELECT id, type, created_at, run_at, octet_length(body) AS size,
+               strpos(meta::text, '"lease"') > 0 AS leased
+        FROM penstock.message WHERE id = h.id LIMIT 1) AS m ON true)
+SELECT grouped, CASE WHEN grouped THEN queue_id END, CASE WHEN grouped THEN type END,
+       CASE WHEN grouped THEN minute END, CASE WHEN grouped THEN consumer END, min(claimed_at),
+       max(at), max(position), array_agg(run), array_agg(wait),
+       array_agg(position) FILTER (WHERE NOT grouped), count(*), max(tx)
+FROM rows GROUP BY 1, 2, 3, 4, 5;
+-- name: history_of
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, tx
+FROM penstock.history
+WHERE tx > :after AND tx <= :last AND position = ANY (:ids::bigint[]);
 -- name: summarize
 -- Every search by tx reads all pages that its index has not summarised; autovacuum does it once a
 -- minute at most.

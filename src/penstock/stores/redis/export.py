@@ -3,9 +3,10 @@
 from collections import Counter
 
 from penstock.errors import InvalidState
-from penstock.model.heads import FeedHead, HeadFeed, Rest
+from penstock.model.heads import DigestBounds, FeedDigest, FeedHead, HeadFeed, Rest
 from penstock.model.message import FeedMessage, HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, Feed, Tally
+from penstock.rules.digests import make_digest
 from penstock.stores.redis.codec import decode_history, make_feed_message
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.upkeep import AGENT_PREFIX
@@ -68,6 +69,9 @@ class RedisExport:
             decode_rests(earlier),
             Cursor(int(epoch), int(last), history[-1].position if history else cursor.history),
         )
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
+        return make_digest(await self.heads(cursor, limit), bounds)
 
     async def recent(
         self, after: int, limit: int, beyond: Cursor | None = None

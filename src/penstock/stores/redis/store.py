@@ -159,6 +159,7 @@ class RedisStore:
         self.feed = export.feed
         self.frontier = export.frontier
         self.heads = export.heads
+        self.digest = export.digest
         self.recent = export.recent
         self.past = export.past
         self.census = export.census

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from penstock.model.copies import StoreDump
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
     Claim,
@@ -71,6 +71,8 @@ class Dialect(Protocol):
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed: ...
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed: ...
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest: ...
 
     async def recent(
         self, after: int, limit: int, beyond: Cursor | None = None

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.model.heads import FeedHead, HeadFeed, Rest
+from penstock.model.heads import FeedHead, FirstRuns, HeadFeed, Rest
 from penstock.model.message import HistoryRow
 from penstock.model.store_types import Cursor
+from penstock.rules.digests import sort_durations
 from penstock.stores.sql.records import STATES, VERBS, decode_meta
 from penstock.stores.sql.transaction import SqlTransaction
 
@@ -24,6 +25,15 @@ async def make_head_feed(
         for id, *row in await tx.all("rests_of", ids=tx.encode_ids(sorted(ids))):
             rests.setdefault(id, []).append(make_rest(row))
     return HeadFeed(page, history, heads, rests, cursor)
+
+
+def make_first_runs(row: Any, runs: list[int], waits: list[int]) -> FirstRuns:
+    """Takes a row of `digest_history`, which begins with whether it is a group."""
+    _, queue_id, type_, minute, consumer, first_claimed_at, last_at = row[:7]
+    return FirstRuns(
+        queue_id, type_, minute, consumer, first_claimed_at, last_at,
+        sort_durations(runs), sort_durations(waits),
+    )  # fmt: skip
 
 
 def make_head(row: Any) -> FeedHead:

@@ -103,6 +103,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.prune = dialect.prune
         self.feed = dialect.feed
         self.heads = dialect.heads
+        self.digest = dialect.digest
         self.recent = dialect.recent
         self.past = dialect.past
         self.examine = dialect.examine

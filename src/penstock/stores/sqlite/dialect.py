@@ -4,9 +4,11 @@ import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
 from penstock.errors import InvalidInput
 from penstock.model.copies import StoreCounters, StoreDump
-from penstock.model.heads import HeadFeed
+from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
     Claim,
@@ -21,13 +23,15 @@ from penstock.store import Check
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import Rows
 from penstock.stores.sql.documents import with_audit
-from penstock.stores.sql.heads import make_head_feed
-from penstock.stores.sql.records import make_feed_message
+from penstock.stores.sql.heads import make_first_runs, make_head_feed
+from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import health
 from penstock.stores.sqlite.database import SqliteDatabase
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 from penstock.stores.sqlite.verbs import find_any_ready
+
+decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 class SqliteDialect:
@@ -87,6 +91,9 @@ class SqliteDialect:
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         return await self.database.read(read_heads, cursor, limit)
+
+    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
+        return await self.database.read(read_digest, cursor, limit, bounds)
 
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.past, before, after, limit)
@@ -148,6 +155,34 @@ async def read_heads(tx: SqliteTransaction, cursor: Cursor, limit: int) -> HeadF
         history[-1].position if history else cursor.history,
     )
     return await make_head_feed(tx, messages, history, reached)
+
+
+async def read_digest(
+    tx: SqliteTransaction, cursor: Cursor, limit: int, bounds: DigestBounds
+) -> FeedDigest:
+    epoch = await export.epoch(tx, cursor)
+    messages = await tx.all("digest_messages", after=cursor.message, limit=limit)
+    rows = await tx.all(
+        "digest_history",
+        after=cursor.history,
+        limit=limit,
+        run=bounds.run,
+        size=bounds.size,
+        whole=tx.listed(bounds.whole),
+    )
+    position = max((row[7] for row in rows), default=0)
+    history: list[HistoryRow] = []
+    for row in rows:
+        if not row[0]:
+            history = [make_history_row(each) for each in await tx.all("history_of", ids=row[10])]
+    last = messages[-1][0] if messages else cursor.message
+    reached = Cursor(epoch, last, max(position, cursor.history))
+    groups = [
+        make_first_runs(row, decode_numbers(row[8]), decode_numbers(row[9]))
+        for row in rows
+        if row[0]
+    ]
+    return FeedDigest(messages, groups, await make_head_feed(tx, (), history, reached), position)
 
 
 async def copy_to(tx: SqliteTransaction, path: str) -> None:

@@ -396,6 +396,31 @@ FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT id, position, verb, state, error, consumer, at, due_at
 FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0
 ORDER BY position;
+-- name: digest_messages
+SELECT id, queue_id, type, created_at
+FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: digest_history
+SELECT grouped, queue_id, type, minute, consumer, min(claimed_at), max(at), max(position),
+       json_group_array(run), json_group_array(wait),
+       json_group_array(position) FILTER (WHERE NOT grouped)
+FROM (
+    SELECT h.position, h.queue_id, m.type, h.at / 60000000 AS minute, h.consumer, h.claimed_at, h.at,
+           h.at - h.claimed_at AS run, h.claimed_at - coalesce(m.run_at, m.created_at) AS wait,
+           h.verb = 'complete' AND h.claimed_at IS NOT NULL AND m.id IS NOT NULL
+           AND h.at - h.claimed_at <= :run AND length(m.body) <= :size
+           AND (m.meta IS NULL OR instr(m.meta, '"lease"') = 0)
+           AND h.queue_id NOT IN (SELECT value FROM json_each(:whole))
+           AND NOT EXISTS (SELECT 1 FROM penstock_history AS r WHERE r.id = h.id AND r.final = 0)
+           AS grouped
+    FROM penstock_history AS h LEFT JOIN penstock_message AS m ON m.id = h.id
+    WHERE h.position > :after ORDER BY h.position LIMIT :limit)
+GROUP BY grouped, iif(grouped, queue_id, 0), iif(grouped, type, ''), iif(grouped, minute, 0),
+         iif(grouped, consumer, '');
+-- name: history_of
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history WHERE position IN (SELECT value FROM json_each(:ids))
+ORDER BY position;
 -- name: past
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
