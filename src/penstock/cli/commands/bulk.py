@@ -110,7 +110,9 @@ def purge(session: CommandContext, references: tuple[str, ...], **given: Any) ->
         if record.state is State.DEAD:
             await broker.admin.purge_dead(id, scope=session.scope)
         elif record.state is State.CLAIMED:
-            raise InvalidState(f"message {reference} is claimed, which does not allow this")
+            raise InvalidState(
+                f"message {reference} is claimed, which does not allow this operation"
+            )
         else:
             await broker.admin.cancel(id, scope=session.scope)
         return str(id)
