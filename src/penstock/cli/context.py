@@ -104,10 +104,10 @@ class CommandContext:
     def run_timed(self, work: Callable[[Broker], Awaitable[T]]) -> tuple[T, Moment]:
         """Run `work`, and return the time of the store with its result."""
 
-        async def call(broker: Broker) -> tuple[T, Moment]:
+        async def work_and_read_clock(broker: Broker) -> tuple[T, Moment]:
             return await work(broker), await broker.now()
 
-        return self.run(call)
+        return self.run(work_and_read_clock)
 
     def run_on_store(self, work: Callable[[Store], Awaitable[T]], *, create: bool = False) -> T:
         """Run `work` on the store itself."""
