@@ -1,5 +1,7 @@
 """Workflows: messages that wait for each other, on every store."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -128,6 +130,12 @@ async def test_a_cancelled_workflow_ends(stage: Stage) -> None:
     await run_next(stage)
     assert await flows(stage).cancel(started.id) == 3
     assert await run_next(stage) == []
+    assert await follow(stage, started.id) is WorkflowState.CANCELLED
+
+
+async def test_a_workflow_that_changes_meanwhile_is_cancelled(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    await asyncio.gather(*(flows(stage).cancel(started.id) for _ in range(3)))
     assert await follow(stage, started.id) is WorkflowState.CANCELLED
 
 

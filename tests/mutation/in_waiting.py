@@ -37,6 +37,8 @@ WAITING = (
     code("resumes_too_early", "stores/sql/look.py", "look_at", "elif all(verdicts):", "elif True:"),
     code("needs_no_dependency", "stores/sql/look.py", "look_at", "if False in verdicts:",
          "if False:"),
+    code("cancel_of_a_workflow_gives_up", "broker/waiting/workflows.py", "cancel",
+         "range(DOCUMENT_SAVE_ATTEMPTS)", "range(1)", "tests/conformance/test_workflows.py"),
     code("stays_held", "stores/sql/look.py", "resume", 'await tx.run("leave_held", ids=encoded)',
          "pass"),
     code("ignores_a_failure_while_edges_are_open", "stores/sql/look.py", "settle_edges",

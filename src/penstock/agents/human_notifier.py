@@ -40,7 +40,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class HumanNotifier:
-    """Compares each step with what its receivers know. Links are derived and never stored."""
+    """Compares each step with what was sent about it. Links are derived and never stored."""
 
     name = "human_notifier"
     every = 2.0

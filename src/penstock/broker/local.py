@@ -113,7 +113,7 @@ class Broker(BrokerServices):
         return Admin(self.store, self.directory, self.tenant, allows, reveals)
 
     def limit_rules(self, author: str, allows: "Allows") -> "RuleAdmin":
-        """Returns the rules as an author manages them whose rights `allows` knows."""
+        """Returns the rules as managed by an author whose rights `allows` checks."""
         from penstock.broker.routing.admin import RuleAdmin
 
         return RuleAdmin(self.store, self.directory, self.tenant, author, allows)

@@ -17,6 +17,7 @@ from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.settings import LogLevel, read_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 from penstock.model.documents import AuditEntry, acting
+from penstock.model.message import Moment
 from penstock.store import Store
 from penstock.stores.urls import get_file_path, redact_url
 
@@ -99,6 +100,14 @@ class CommandContext:
     def run(self, work: Callable[[Broker], Awaitable[T]], *, create: bool = False) -> T:
         """Run `work` on a broker of the store. If it is missing, fail, or `create` it."""
         return self.run_on_store(lambda store: work(Broker(store)), create=create)
+
+    def run_timed(self, work: Callable[[Broker], Awaitable[T]]) -> tuple[T, Moment]:
+        """Run `work`, and return the time of the store with its result."""
+
+        async def work_and_read_clock(broker: Broker) -> tuple[T, Moment]:
+            return await work(broker), await broker.now()
+
+        return self.run(work_and_read_clock)
 
     def run_on_store(self, work: Callable[[Store], Awaitable[T]], *, create: bool = False) -> T:
         """Run `work` on the store itself."""

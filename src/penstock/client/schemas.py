@@ -46,15 +46,10 @@ class RemoteSchemas(RemoteGroup):
         scope: str = "default",
     ) -> SchemaReport:
         sent = make_new_schema(schema, compatibility)
-        report = await self.send(
-            "POST", f"{schema_path(name)}/check", sent, gives=SchemaReportView,
-            scope=scope,
-        )  # fmt: skip
-        return SchemaReport(
-            name=report.name, version=report.version, compatibility=report.compatibility,
-            breaks=tuple(report.breaks), unproven=tuple(report.unproven),
-            tested=report.tested, failed=report.failed,
-        )  # fmt: skip
+        path = f"{schema_path(name)}/check"
+        report = await self.send("POST", path, sent, gives=SchemaReportView, scope=scope)
+        breaks, unproven = tuple(report.breaks), tuple(report.unproven)
+        return copy_fields(SchemaReport, report, breaks=breaks, unproven=unproven)
 
     async def list_schemas(self, *, scope: str = "default") -> list[Schema]:
         pages = self.transport.read_pages("/v1/schemas", SchemaViews, {"scope": scope})

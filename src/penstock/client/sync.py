@@ -55,8 +55,6 @@ class SyncGroup(Generic[Verbs]):
 
 
 class SyncAdmin(SyncGroup[RemoteAdmin]):
-    """The synchronous `RemoteAdmin`."""
-
     create_scope = make_sync(RemoteAdmin.create_scope)
     pause_scope = make_sync(RemoteAdmin.pause_scope)
     create_queue = make_sync(RemoteAdmin.create_queue)
@@ -88,21 +86,15 @@ class SyncAdmin(SyncGroup[RemoteAdmin]):
 
 
 class SyncActivity(SyncGroup[RemoteActivity]):
-    """The synchronous `RemoteActivity`."""
-
     find = make_sync(RemoteActivity.find)
     trace = make_sync(RemoteActivity.trace)
 
 
 class SyncFilters(SyncGroup[RemoteFilters]):
-    """The synchronous `RemoteFilters`."""
-
     complete = make_sync(RemoteFilters.complete)
 
 
 class SyncArtifacts(SyncGroup[RemoteArtifacts]):
-    """The synchronous `RemoteArtifacts`."""
-
     attach = make_sync(RemoteArtifacts.attach)
     list_artifacts = make_sync(RemoteArtifacts.list_artifacts)
     read = make_sync(RemoteArtifacts.read)
@@ -110,8 +102,6 @@ class SyncArtifacts(SyncGroup[RemoteArtifacts]):
 
 
 class SyncBulk(SyncGroup[RemoteBulk]):
-    """The synchronous `RemoteBulk`."""
-
     start = make_sync(RemoteBulk.start)
     get = make_sync(RemoteBulk.get)
     list_actions = make_sync(RemoteBulk.list_actions)
@@ -121,21 +111,15 @@ class SyncBulk(SyncGroup[RemoteBulk]):
 
 
 class SyncMetrics(SyncGroup[RemoteMetrics]):
-    """The synchronous `RemoteMetrics`."""
-
     queue = make_sync(RemoteMetrics.queue)
     consumers = make_sync(RemoteMetrics.consumers)
 
 
 class SyncAnomalies(SyncGroup[RemoteAnomalies]):
-    """The synchronous `RemoteAnomalies`."""
-
     list = make_sync(RemoteAnomalies.list)
 
 
 class SyncAlerts(SyncGroup[RemoteAlerts]):
-    """The synchronous `RemoteAlerts`."""
-
     add = make_sync(RemoteAlerts.add)
     list = make_sync(RemoteAlerts.list)
     get = make_sync(RemoteAlerts.get)
@@ -144,8 +128,6 @@ class SyncAlerts(SyncGroup[RemoteAlerts]):
 
 
 class SyncInbox(SyncGroup[RemoteInbox]):
-    """The synchronous `RemoteInbox`."""
-
     request = make_sync(RemoteInbox.request)
     list_steps = make_sync(RemoteInbox.list_steps)
     get = make_sync(RemoteInbox.get)
@@ -164,8 +146,6 @@ class SyncInbox(SyncGroup[RemoteInbox]):
 
 
 class SyncWorkflows(SyncGroup[RemoteWorkflows]):
-    """The synchronous `RemoteWorkflows`."""
-
     start = make_sync(RemoteWorkflows.start)
     list_summaries = make_sync(RemoteWorkflows.list_summaries)
     get = make_sync(RemoteWorkflows.get)
@@ -182,8 +162,6 @@ class SyncWaits(SyncGroup[RemoteWaits]):
 
 
 class SyncRules(SyncGroup[RemoteRules]):
-    """The synchronous `RemoteRules`."""
-
     save = make_sync(RemoteRules.save)
     list_rules = make_sync(RemoteRules.list_rules)
     get = make_sync(RemoteRules.get)
@@ -195,8 +173,6 @@ class SyncRules(SyncGroup[RemoteRules]):
 
 
 class SyncSchemas(SyncGroup[RemoteSchemas]):
-    """The synchronous `RemoteSchemas`."""
-
     add = make_sync(RemoteSchemas.add)
     check = make_sync(RemoteSchemas.check)
     list_schemas = make_sync(RemoteSchemas.list_schemas)
@@ -209,8 +185,6 @@ class SyncSchemas(SyncGroup[RemoteSchemas]):
 
 
 class SyncScopes(SyncGroup[RemoteScopes]):
-    """The synchronous `RemoteScopes`."""
-
     ensure = make_sync(RemoteScopes.ensure)
     get = make_sync(RemoteScopes.get)
     list_scopes = make_sync(RemoteScopes.list_scopes)
@@ -219,8 +193,6 @@ class SyncScopes(SyncGroup[RemoteScopes]):
 
 
 class SyncBroadcasts(SyncGroup[RemoteBroadcasts]):
-    """The synchronous `RemoteBroadcasts`."""
-
     subscribe = make_sync(RemoteBroadcasts.subscribe)
     list_subscriptions = make_sync(RemoteBroadcasts.list_subscriptions)
     get = make_sync(RemoteBroadcasts.get)
@@ -228,8 +200,6 @@ class SyncBroadcasts(SyncGroup[RemoteBroadcasts]):
 
 
 class SyncTopology(SyncGroup[RemoteTopology]):
-    """The synchronous `RemoteTopology`."""
-
     plan = make_sync(RemoteTopology.plan)
     apply = make_sync(RemoteTopology.apply)
     export = make_sync(RemoteTopology.export)

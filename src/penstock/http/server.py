@@ -99,7 +99,7 @@ async def serve(
             engine=service.store.capabilities.engine,
         )
         if not service.gate.asks:
-            log.warning("no_credentials_asked", so="every client on this machine has full access")
+            log.warning("authentication_disabled", effect="every local client has full access")
         await server.serve([listener])
     log.info("server_stopped")
 

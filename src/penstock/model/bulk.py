@@ -79,7 +79,7 @@ class BulkCounts(Struct, frozen=True, omit_defaults=True):
 class BulkAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A bulk action. `id` is a number of its tenant.
 
-    Only messages up to `as_of` belong to it that did not change since. A dry run counts what it
+    It covers messages up to `as_of` that have not changed since. A dry run counts what it
     would do as done.
     """
 

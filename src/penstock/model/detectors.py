@@ -1,4 +1,4 @@
-"""Detectors of an app: what they are given, and what they return."""
+"""Detectors of an app: the rows they receive, and what they return."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

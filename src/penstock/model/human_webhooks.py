@@ -1,4 +1,4 @@
-"""Webhooks about human steps, and what their receivers know."""
+"""Webhooks about human steps, and what was sent to them."""
 
 from msgspec import Struct, field
 

@@ -1,4 +1,4 @@
-"""Completes filters: what may stand at a position of an unfinished one."""
+"""Completes filters: what may follow at a position of an unfinished filter."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Rules: expands patterns of human steps. Parameters stand in texts only, and are text."""
+"""Rules: expands patterns of human steps. Parameters appear only in texts, as text."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ LINE_BREAKS = re.compile(r"[\r\n]+")
 
 
 def list_parameters(pattern: HumanPattern) -> list[str]:
-    """Lists the parameters of a pattern in the order in which they stand."""
+    """Lists the parameters of a pattern in the order in which they appear."""
     texts = list_texts(pattern.spec)
     return list(dict.fromkeys(name for text in texts for name in PARAMETER.findall(text)))
 

@@ -194,18 +194,7 @@ class SavedViewViews(Struct, frozen=True):
 
 
 def make_hour_view(now: Moment, points: Iterable[MetricPoint]) -> OverviewHour:
-    minutes = [
-        MinuteFigures(
-            at=to_datetime(point.at),
-            published=point.published,
-            completed=point.completed,
-            failures=point.failures,
-            wait_p50=point.wait_p50,
-            wait_p95=point.wait_p95,
-            wait_p99=point.wait_p99,
-        )
-        for point in points
-    ]
+    minutes = [copy_fields(MinuteFigures, each, at=to_datetime(each.at)) for each in points]
     return OverviewHour(to_datetime(now), minutes)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.model.human_webhooks import HumanWebhookStatus
+from penstock.model.structs import copy_fields
 from penstock.wire.fields import Time, to_datetime, to_optional_datetime
 
 WebhookName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -36,11 +37,9 @@ class HumanWebhookList(Struct, frozen=True):
 
 def make_webhook_view(status: HumanWebhookStatus) -> HumanWebhookView:
     webhook, state = status.webhook, status.state
-    return HumanWebhookView(
-        name=webhook.name,
-        scope=webhook.scope,
-        url=webhook.url,
-        links=webhook.links,
+    return copy_fields(
+        HumanWebhookView,
+        webhook,
         created_at=to_datetime(webhook.created_at),
         last_sent_at=to_optional_datetime(state.last_sent_at),
         error=state.last_error,

@@ -1,4 +1,4 @@
-"""Stores webhooks about human steps, and what their receivers know about each step."""
+"""Stores webhooks about human steps, and what was sent about each step."""
 
 import re
 

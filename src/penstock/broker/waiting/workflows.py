@@ -21,6 +21,7 @@ from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, After, Moment, State
 from penstock.model.store_types import Entry
 from penstock.model.workflow import Workflow, WorkflowState, WorkflowView, with_ids
+from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import drafts, workflows
 from penstock.rules.items import copy_of
 from penstock.rules.validation import clip
@@ -94,11 +95,14 @@ class Workflows:
 
     async def cancel(self, id: str, *, scope: str = "default") -> int:
         """Cancels what has not finished. Running nodes are asked to stop."""
-        flow, version = await self.load(id, scope)
-        if flow.state is WorkflowState.BUILDING:
-            return await abandon(self, flow, version)
-        if not await self.save(replace(flow, cancelled=True), version):
-            raise Busy(f"workflow {id} is changed by another request; try again")
+        for _ in range(DOCUMENT_SAVE_ATTEMPTS):
+            flow, version = await self.load(id, scope)
+            if flow.state is WorkflowState.BUILDING:
+                return await abandon(self, flow, version)
+            if await self.save(replace(flow, cancelled=True), version):
+                break
+        else:
+            raise Busy(f"workflow {id} is being changed by other requests; try again")
         states = await self.read_states([node.id for node in flow.nodes])
         left = [
             node.id
@@ -145,7 +149,7 @@ class Workflows:
         )
         changed = await self.store.advance(change)
         if changed is None or not changed.written:
-            raise Busy(f"workflow {flow.id} is changed by another request; try again")
+            raise Busy(f"workflow {flow.id} was changed by another request; try again")
         new = dict(zip(places, (each.id for each in changed.published), strict=True))
         ids = [new.get(place, node.id) for place, node in enumerate(flow.nodes)]
         await self.save(with_ids(again, ids), version + 1)

@@ -9,7 +9,6 @@ from penstock.cli.context import CommandContext, command
 from penstock.cli.options import severity_option
 from penstock.cli.output import format_ago, format_clock, format_time, print_details, print_json
 from penstock.model.alerts import AlertStatus
-from penstock.model.message import Moment
 from penstock.rules.durations import parse_seconds
 
 
@@ -75,11 +74,7 @@ def list_(session: CommandContext) -> None:
     \b
     penstock alert list
     """
-
-    async def work(broker: Broker) -> tuple[list[AlertStatus], Moment]:
-        return await broker.alerts.list(scope=session.scope), await broker.now()
-
-    found, now = session.run(work)
+    found, now = session.run_timed(lambda broker: broker.alerts.list(scope=session.scope))
     rows = [
         (
             each.alert.name,

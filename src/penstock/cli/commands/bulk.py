@@ -15,7 +15,7 @@ from penstock.cli.lookup import find_message
 from penstock.cli.options import limit_option
 from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
-from penstock.model.bulk import BulkAction, BulkVerb
+from penstock.model.bulk import BulkVerb
 from penstock.model.message import Record, State
 from penstock.wire.bulk import make_bulk_view
 
@@ -131,7 +131,9 @@ def purge(session: CommandContext, references: tuple[str, ...], **given: Any) ->
         if record.state is State.DEAD:
             await broker.admin.purge_dead(id, scope=session.scope)
         elif record.state is State.CLAIMED:
-            raise InvalidState(f"message {reference} is claimed, which does not allow this")
+            raise InvalidState(
+                f"message {reference} is claimed, which does not allow this operation"
+            )
         else:
             await broker.admin.cancel(id, scope=session.scope)
         return str(id)
@@ -247,12 +249,9 @@ def list_actions(session: CommandContext, active: bool, limit: int) -> None:
     \b
     penstock bulk list --active
     """
-
-    async def work(broker: Broker) -> tuple[list[BulkAction], int]:
-        found = await broker.bulk.list_actions(active=active, limit=limit)
-        return found, await broker.now()
-
-    found, now = session.run(work)
+    found, now = session.run_timed(
+        lambda broker: broker.bulk.list_actions(active=active, limit=limit)
+    )
     rows = [
         (each.id, each.request.verb.value, each.state.value, each.counts.done,
          sum(each.counts.skipped.values()), each.counts.failed, format_ago(each.created_at, now),

@@ -6,7 +6,6 @@ from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago
 from penstock.model.human_webhooks import HumanWebhookState, HumanWebhookStatus
-from penstock.model.message import Moment
 from penstock.wire.human_webhooks import make_webhook_view
 
 
@@ -53,11 +52,7 @@ def list_(session: CommandContext) -> None:
     \b
     penstock human-webhook list
     """
-
-    async def work(broker: Broker) -> tuple[list[HumanWebhookStatus], Moment]:
-        return await broker.inbox.webhooks.list(scope=session.scope), await broker.now()
-
-    found, now = session.run(work)
+    found, now = session.run_timed(lambda broker: broker.inbox.webhooks.list(scope=session.scope))
     rows = [
         (
             each.webhook.name,

@@ -47,12 +47,11 @@ def list_(session: CommandContext) -> None:
     penstock inbox
     penstock inbox list --json
     """
-
-    async def work(broker: Broker) -> tuple[list[InboxStep], Moment]:
-        steps = await broker.inbox.list_steps(make_person(session), view="all", scope=session.scope)
-        return steps, await broker.now()
-
-    steps, now = session.run(work)
+    steps, now = session.run_timed(
+        lambda broker: broker.inbox.list_steps(
+            make_person(session), view="all", scope=session.scope
+        )
+    )
     rows = [
         (
             each.step.id,

@@ -103,11 +103,7 @@ def list_(session: CommandContext) -> None:
     penstock schedule list
     penstock schedule list --json
     """
-
-    async def work(broker: Broker) -> tuple[list[Schedule], Moment]:
-        return await broker.admin.schedules(scope=session.scope), await broker.now()
-
-    schedules, now = session.run(work)
+    schedules, now = session.run_timed(lambda broker: broker.admin.schedules(scope=session.scope))
     columns = ("schedule", "queue", "cron", "time zone", "missed", "state", "next", "last")
     rows = [make_row(each, now) for each in schedules]
     session.print_table(columns, rows, "no schedules", map(describe_schedule, schedules))

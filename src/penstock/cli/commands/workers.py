@@ -128,11 +128,7 @@ def list_(session: CommandContext) -> None:
     penstock worker list
     penstock worker list --json
     """
-
-    async def work(broker: Broker) -> tuple[list[WorkerInfo], Moment]:
-        return await broker.workers(), await broker.now()
-
-    rows, now = session.run(work)
+    rows, now = session.run_timed(lambda broker: broker.workers())
     session.print_table(
         ("worker", "host", "pid", "state", "started", "seen", "slots", "version", "queues"),
         [

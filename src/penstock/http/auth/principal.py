@@ -136,7 +136,7 @@ def refuse_exposed(host: str, *, asks: bool) -> None:
 
 
 def refuse_remote(address: str) -> None:
-    """An app that a host mounts does not know which address the host listens on."""
+    """Refuses remote clients of a mounted app, which cannot know where its host listens."""
     if is_remote(address):
         raise Forbidden(
             f"{address} is not this machine: a server without authentication serves local clients"

@@ -19,12 +19,7 @@ from penstock.errors import (
 )
 from penstock.store import Durability
 from penstock.stores import pool
-from penstock.stores.mariadb.errors import (
-    ERRORS,
-    is_connection_gone,
-    is_read_only,
-    translate_error,
-)
+from penstock.stores.mariadb.errors import ERRORS, is_connection_gone, is_read_only, translate_error
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 # Time limit of every call, in seconds.

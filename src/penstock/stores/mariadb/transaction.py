@@ -9,12 +9,7 @@ from penstock.model.message import Moment
 from penstock.model.store_types import Completion, Dedupe, Entry, Firing, Published
 from penstock.stores.mariadb import publish
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome, last_rows
-from penstock.stores.mariadb.errors import (
-    ERRORS,
-    is_conflict,
-    is_connection_gone,
-    translate_error,
-)
+from penstock.stores.mariadb.errors import ERRORS, is_conflict, is_connection_gone, translate_error
 from penstock.stores.mariadb.statement import (
     SQL,
     fill_statement,
@@ -56,10 +51,7 @@ NOW = "SELECT @now"
 BEGIN_WRITING = ("START TRANSACTION", ENTER)
 # Sessions have a short lock timeout already.
 BEGIN: dict[Mode, tuple[str, ...]] = {
-    "read": (
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-        "START TRANSACTION READ ONLY",
-    ),
+    "read": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
     "write": BEGIN_WRITING,
     "briefly": BEGIN_WRITING,
 }

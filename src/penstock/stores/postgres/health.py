@@ -82,8 +82,7 @@ async def check_transactions(tx: PostgresTransaction) -> Check:
 
 async def check_type_index(tx: PostgresTransaction) -> Check:
     valid = await fetch_value(
-        tx,
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('penstock.ready_type')",
+        tx, "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('penstock.ready_type')"
     )
     if await fetch_value(tx, SQL["index_lacking"].text):
         found = "missing" if valid is None else "half-built"

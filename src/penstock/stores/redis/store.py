@@ -10,13 +10,7 @@ from penstock.errors import NotYet, StoreTooNew, StoreUnusable
 from penstock.retry import MOVED, Retries
 from penstock.store import Clock
 from penstock.stores.notifier import wait_for_work
-from penstock.stores.redis.connection import (
-    SCHEMA,
-    RedisConnector,
-    RedisDsn,
-    parse,
-    read_reply,
-)
+from penstock.stores.redis.connection import SCHEMA, RedisConnector, RedisDsn, parse, read_reply
 from penstock.stores.redis.consume import RedisConsume
 from penstock.stores.redis.copying import RedisCopying
 from penstock.stores.redis.database import RedisDatabase

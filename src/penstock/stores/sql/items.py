@@ -37,10 +37,7 @@ MISSING = ItemAnswer(AnswerKind.MISSING)
 REDRIVEN = ItemAnswer(AnswerKind.DONE, State.READY)
 CANCELLED = ItemAnswer(AnswerKind.DONE, State.CANCELLED)
 # For dead messages.
-APPLY_SET = {
-    ItemVerb.REDRIVE: (redrive_set, REDRIVEN),
-    ItemVerb.PURGE: (purge_set, CANCELLED),
-}
+APPLY_SET = {ItemVerb.REDRIVE: (redrive_set, REDRIVEN), ItemVerb.PURGE: (purge_set, CANCELLED)}
 
 
 async def apply_items(tx: SqlTransaction, items: Sequence[Item]) -> tuple[ItemAnswer, ...]:

@@ -159,11 +159,7 @@ async def get_many(tx: SqlTransaction, ids: Sequence[int], *, full: bool = False
     for row in await tx.all("messages", ids=encoded):
         id, timeline = row[0], tuple(timelines.get(row[0], ()))
         record = Record(
-            make_message(row[:7]),
-            State.READY,
-            run_at=row[7],
-            expires_at=row[8],
-            timeline=timeline,
+            make_message(row[:7]), State.READY, run_at=row[7], expires_at=row[8], timeline=timeline
         )
         placed = next((make(record, rows[id]) for make, rows in places if id in rows), None)
         found[id] = placed or make_history_record(record)

@@ -6,13 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock.errors import (
-    ChildRefused,
-    IdempotencyConflict,
-    InvalidState,
-    NotFound,
-    SignalsFull,
-)
+from penstock.errors import ChildRefused, IdempotencyConflict, InvalidState, NotFound, SignalsFull
 from penstock.model.message import Flag, Moment, State
 from penstock.model.store_types import AnswerKind, Entry, Published
 from penstock.model.waiting import (

@@ -20,12 +20,7 @@ from penstock.stores.sql.holds import (
     make_holds,
     put_holds,
 )
-from penstock.stores.sql.publish import (
-    LockingTransaction,
-    any_refused,
-    publish_all,
-    publish_atomic,
-)
+from penstock.stores.sql.publish import LockingTransaction, any_refused, publish_all, publish_atomic
 from penstock.stores.sql.settle import end, explain, find_state, keep_result
 from penstock.stores.sql.steps import put_step
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
@@ -98,11 +93,7 @@ def settle_due(step: StepRecord, holds: Sequence[StoredHold], now: Moment) -> St
 
 
 async def put_edges(
-    tx: SqlTransaction,
-    held_id: int,
-    number: int,
-    holds: Sequence[Hold],
-    published: Sequence[int],
+    tx: SqlTransaction, held_id: int, number: int, holds: Sequence[Hold], published: Sequence[int]
 ) -> None:
     await tx.add_edges(
         [

@@ -5,13 +5,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from penstock.errors import (
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreTooNew,
-    StoreUnusable,
-)
+from penstock.errors import StoreBusy, StoreError, StoreFull, StoreTooNew, StoreUnusable
 from penstock.store import Clock, Durability
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration

@@ -10,15 +10,7 @@ from penstock.errors import InvalidInput
 from penstock.model.copies import StoreCounters, StoreDump
 from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
 from penstock.model.message import HistoryRow, Moment
-from penstock.model.store_types import (
-    Claim,
-    Claimed,
-    Cursor,
-    Feed,
-    Firing,
-    Pruned,
-    Retention,
-)
+from penstock.model.store_types import Claim, Claimed, Cursor, Feed, Firing, Pruned, Retention
 from penstock.store import Check
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import Rows

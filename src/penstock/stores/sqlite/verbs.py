@@ -248,7 +248,7 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
 
 
 async def finalize_completed(tx: SqliteTransaction, flagged: Iterable[tuple[int, int]]) -> None:
-    """Finalizes completed messages. Those that others wait for and no more are one set."""
+    """Finalizes completed messages. Those that only nudge waiting messages are one set."""
     awaited: list[int] = []
     for id, flags in flagged:
         if flags & Flag.ENDING == Flag.AWAITED:
