@@ -160,7 +160,7 @@ async def read_digest(
         limit=limit,
         run=bounds.run,
         size=bounds.size,
-        whole=tx.listed(bounds.whole),
+        whole=tx.encode_ids(bounds.whole),
     )
     position = max((row[7] for row in rows), default=0)
     history: list[HistoryRow] = []
