@@ -65,7 +65,8 @@ def test_a_message_links_its_callbacks_and_its_workflow(busy: Served, open_page:
     page = open_page(busy, f"#/message/{message['id']}")
     expect(page.get_by_role("heading", name="Callbacks")).to_be_visible()
     related = page.get_by_role("group", name=f"Messages related to {message['id']}")
-    expect(related.locator(".edge")).to_have_count(1)
+    # To the node that waited for it, and to its callback.
+    expect(related.locator(".edge")).to_have_count(2)
     page.get_by_role("link", name=flow.json["id"], exact=True).click()
     expect(page.get_by_role("group", name="Graph of close: 2 nodes")).to_be_visible()
 
