@@ -100,7 +100,7 @@ def test_the_api_explorer_works_without_other_servers(server: Served, open_page:
     page.goto(f"http://127.0.0.1:{server.port}/docs")
     # It draws the whole API at once.
     heading = page.get_by_role("heading", name="Publish a message").first
-    expect(heading).to_be_visible(timeout=3 * PATIENCE_MS)
+    expect(heading).to_be_visible(timeout=10 * PATIENCE_MS)
     here = f"http://127.0.0.1:{server.port}/"
     assert [url for url in foreign if not url.startswith((here, "data:", "blob:"))] == []
 

@@ -199,6 +199,33 @@ def test_strange_names_are_shown_and_lead_to_their_message(
     expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(1)
 
 
+def test_the_queue_of_a_subscription_has_a_page(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue(kind="broadcast")
+    path = f"/v1/queues/{queue}/subscriptions/mailer"
+    assert busy.put(path, {"filter": "type:order.*"}).status in (200, 201)
+    busy.publish(queue, type="order.placed")
+    page = open_page(busy, "#/queues")
+    page.get_by_label("Find a queue").fill(f"{queue}/mailer")
+    page.get_by_role("link", name=f"{queue}/mailer", exact=True).click()
+    expect(page.get_by_text("type:order.*")).to_be_visible()
+    page.get_by_role("link", name="Messages", exact=True).last.click()
+    expect(page.get_by_role("row").filter(has_text="order.placed")).to_have_count(1)
+    page.go_back()
+    page.get_by_role("link", name=queue, exact=True).click()
+    expect(page.get_by_role("heading", name="Subscriptions")).to_be_visible()
+
+
+def test_a_long_name_leaves_room_for_the_figures_of_a_queue(
+    busy: Served, open_page: OpenPage
+) -> None:
+    name = f"{busy.queue()}.{'n' * 100}"
+    assert busy.post("/v1/queues", {"name": name}).status == 201
+    page = open_page(busy, "#/queues", size=(1440, 900))
+    page.get_by_label("Find a queue").fill(name)
+    expect(page.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("columnheader", name="Slots")).to_be_in_viewport()
+
+
 def test_columns_are_chosen_and_kept(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     busy.publish(queue, correlation_id="order-7")
