@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.model.settings import SHELL_TYPE
 from tests.http.served import Later, Served
 
 NESTED = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": [each]} for each in "xy"]}
@@ -98,7 +99,7 @@ def test_a_topology_with_a_mistake_applies_nothing(server: Served) -> None:
     first = f'name = "{name}"\n[[queue]]\nname = "{name}-1"\n'
     mistakes = {
         f'[[queue]]\nname = "{name}-2"\nmax_atempts = 3\n': "(line 4): 'max_atempts' is unknown",
-        "[[queu]]\n": "'queu' is unknown; did you mean 'queue'?",
+        "[[queu]]\n": "'queu' (line 4) is unknown; did you mean 'queue'?",
         "[[queue]\n": "line 4, column 8",
         f'[[rule]]\nname = "r"\nqueue = "{name}-1"\nwhen = "message.x"\n'
         "do = [{delay = 1}]\n": "(line 4): when: line 1, column 8",
@@ -109,6 +110,56 @@ def test_a_topology_with_a_mistake_applies_nothing(server: Served) -> None:
     newer = server.put("/v1/topology", {"toml": first.replace("\n", "\nformat = 99\n", 1)})
     assert "format is 99; this version" in newer.json["error"]["message"]
     assert server.get(f"/v1/queues/{name}-1").status == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '[[rule]]\nname = "r"\nqueue = "{name}-1"\n'
+            'do = [{{callback = "http://127.0.0.1/x"}}]\n',
+            "(line 5): callback: the address is not public",
+        ),
+        (
+            '[[schedule]]\nname = "s"\nqueue = "{name}-1"\ncron = "0 3 * * *"\n'
+            'callback = "http://169.254.169.254/x"\n',
+            "(line 5): callback: the address is not public",
+        ),
+        (
+            '[[alert]]\nname = "a"\nurl = "http://localhost/x"\n',
+            "(line 5): url: localhost is a local host name",
+        ),
+        (
+            '[[schedule]]\nname = "s"\nqueue = "{name}-1"\ncron = "0 3 * * *"\ntype = "{shell}"\n'
+            'body = {{command = "id"}}\n',
+            "(line 5): shell jobs are not accepted over HTTP",
+        ),
+        (
+            '[[rule]]\nname = "r"\nqueue = "{name}-1"\n'
+            'do = [{{set = {{type = "{shell}"}}}}, {{route = "{name}-1"}}]\n',
+            "a server must be started with --allow-shell",
+        ),
+    ],
+    ids=["callback of a rule", "callback of a schedule", "alert", "shell job", "shell rule"],
+)
+def test_a_topology_gives_a_caller_nothing_that_its_own_route_refuses(
+    server: Served, text: str, problem: str
+) -> None:
+    name = server.queue()
+    first = f'name = "{name}"\n[[queue]]\nname = "{name}-1"\nshell = true\n'
+    refused = server.put("/v1/topology", {"toml": first + text.format(name=name, shell=SHELL_TYPE)})
+    assert (refused.status, problem in refused.json["error"]["message"]) == (422, True), refused
+    assert server.get(f"/v1/queues/{name}-1").status == 404
+
+
+def test_a_rule_over_http_makes_no_shell_jobs_unless_the_server_accepts_them(
+    server: Served,
+) -> None:
+    queue, target = server.queue(), server.queue(shell=True)
+    actions = [{"set": {"type": SHELL_TYPE}}, {"route": target}]
+    refused = server.put(f"/v1/rules/{queue}", {"queue": queue, "do": actions})
+    assert (refused.status, refused.code) == (403, "FORBIDDEN")
+    assert "a server must be started with --allow-shell" in refused.json["error"]["message"]
 
 
 def test_of_topologies_applied_at_once_each_is_whole_or_refused(server: Served) -> None:

@@ -116,10 +116,13 @@ def test_a_circle_of_conditional_routes_stops_where_a_rule_would_fire_again() ->
 
 
 def test_a_rule_that_explodes_is_an_error_and_changes_nothing() -> None:
-    rules = [compiled(name="r", queue="a", do=[{"copy": "b"}] * 16)]
+    rules = [
+        compiled(name="few", queue="a", do=[{"copy": "b"}] * 8, **{"continue": True}),
+        compiled(name="many", queue="a", do=[{"copy": "b"}] * 8),
+    ]
     routing = route(rules)
-    assert places(routing) == ["a"]
-    assert [each.rule for each in routing.faults] == ["r"]
+    assert places(routing) == ["a", *["b"] * 8]
+    assert [each.rule for each in routing.faults] == ["many"]
 
 
 def test_a_rule_with_on_error_dead_keeps_the_message_as_a_dead_letter() -> None:
@@ -175,6 +178,7 @@ def test_a_condition_that_iterates_too_often_is_an_error() -> None:
         ({"when": "message.state == 'dead'"}, "undeclared reference to 'message.state'"),
         ({"do": []}, "1 to 16 are allowed"),
         ({"do": [{"route": "a", "copy": "b"}]}, "action 1: it must have exactly one of"),
+        ({"do": [{"copy": "b"}] * 16}, "do makes 17 messages of one"),
         ({"do": [{"route": "_dead_letter"}]}, "names that begin with '_' are reserved"),
         ({"do": [{"set": {"body": "x"}}]}, "set 'body' is not a field"),
         ({"do": [{"set": {"priority": "high"}}]}, "priority"),

@@ -112,8 +112,9 @@ class RequestContext:
         attempt_limit, _ = compute_limits(record.message.meta, queue.settings)
         return replace(view, attempt_limit=attempt_limit)
 
-    def check(self, right: Right, queue: str) -> None:
-        self.caller.access.check(right, self.scope, queue)
+    def check(self, right: Right, queue: str, scope: str | None = None) -> None:
+        """Raises Forbidden. The scope is that of the request, unless another one is given."""
+        self.caller.access.check(right, scope or self.scope, queue)
 
     def audit(self, verb: str, scope: str) -> None:
         """Starts the audit entry of a change. An empty scope audits under the tenant."""

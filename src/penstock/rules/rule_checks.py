@@ -11,7 +11,7 @@ from penstock.errors import Forbidden, InvalidInput, NotFound
 from penstock.model.fields import FIELDS, MAX_DELAY_S, MAX_WORD_LENGTH, NAME_PATTERN
 from penstock.model.human import HumanPattern
 from penstock.model.queue import HUMAN, Queue
-from penstock.model.routing import MAX_ACTIONS, Action, Escalation, Rule, Trigger
+from penstock.model.routing import MAX_ACTIONS, MAX_OUTPUTS, Action, Escalation, Rule, Trigger
 from penstock.model.settings import SHELL_TYPE
 from penstock.rules.access import Right, Trust, is_granted
 from penstock.rules.callbacks import check_url
@@ -30,6 +30,7 @@ FIELDS_BY_PLACE = {
     "do": Action.__struct_encode_fields__,
     "do.escalate": Escalation.__struct_encode_fields__,
 }
+SHELL_HINT = "; over HTTP, a server must be started with --allow-shell besides"
 MAX_ORDER = 1_000_000
 MAX_LIMIT = 1_000_000
 MAX_DESCRIPTION_LENGTH = 1_000
@@ -95,8 +96,19 @@ def check_rule(rule: Rule) -> None:
             check_action(action)
         except InvalidInput as error:
             raise InvalidInput(f"action {number}: {error}") from None
+    check_outputs(rule)
     if rule.on is not Trigger.PUBLISHED:
         check_end_actions(rule)
+
+
+def check_outputs(rule: Rule) -> None:
+    """Refuses a rule that could never fire, because it makes too many messages at once."""
+    made = 1 + sum(action.copy is not None for action in rule.do) + len(list_patterns(rule))
+    if made > MAX_OUTPUTS:
+        raise InvalidInput(
+            f"do makes {made} messages of one, with its copies and human steps; at most"
+            f" {MAX_OUTPUTS} are allowed"
+        )
 
 
 def check_end_actions(rule: Rule) -> None:
@@ -227,9 +239,10 @@ def check_targets(
             rights.append(Right.SHELL)
         for right in rights:
             if not allows(right, scope, name):
+                hint = SHELL_HINT if right is Right.SHELL else ""
                 raise Forbidden(
                     f"rule {rule.name!r}: it acts with the rights of its author, who lacks"
-                    f" {right!s} on queue {name!r} of scope {scope!r}"
+                    f" {right!s} on queue {name!r} of scope {scope!r}{hint}"
                 )
 
 

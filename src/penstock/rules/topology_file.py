@@ -39,7 +39,7 @@ def read_topology(given: bytes | str | Mapping[str, Any], kinds: Iterable[str]) 
         lines = find_headers(text)
         given = parse_text(text)
     known = list(kinds)
-    refuse_unknown_tables(given, known)
+    refuse_unknown_tables(given, known, lines)
     name = given.get("name")
     validation.check_name("topology", name)
     given, scope = split_scope(given)
@@ -91,13 +91,16 @@ def find_headers(text: str) -> dict[str, list[int]]:
     return found
 
 
-def refuse_unknown_tables(given: Mapping[str, Any], kinds: list[str]) -> None:
+def refuse_unknown_tables(
+    given: Mapping[str, Any], kinds: list[str], lines: Mapping[str, list[int]]
+) -> None:
     for key in given:
         if key not in kinds and key not in TOP_LEVEL:
             near = get_close_matches(key[:100], [*kinds, *TOP_LEVEL], 1)
             known = ", ".join([*TOP_LEVEL, *(f"[[{kind}]]" for kind in kinds)])
             hint = f"did you mean {near[0]!r}?" if near else f"expected one of {known}"
-            raise InvalidInput(f"{key[:100]!r} is unknown; {hint}")
+            line = f" (line {lines[key][0]})" if key in lines else ""
+            raise InvalidInput(f"{key[:100]!r}{line} is unknown; {hint}")
 
 
 def list_tables(

@@ -13,19 +13,19 @@ from penstock.broker.topology.access import CheckGrants, RoleKind, TrustKind
 from penstock.broker.topology.documents import BindingKind, RuleKind, SchemaKind
 from penstock.broker.topology.features import (
     AlertKind,
-    CheckUrl,
     HumanWebhookKind,
     PatternKind,
     SubscriptionKind,
 )
 from penstock.broker.topology.items import (
+    CheckUrl,
     StoredTopology,
     TargetTopology,
     TopologyBuilder,
     TopologyItem,
     TopologyKind,
 )
-from penstock.broker.topology.kinds import QueueKind, ScheduleKind, ScopeKind
+from penstock.broker.topology.kinds import CheckDraft, QueueKind, ScheduleKind, ScopeKind
 from penstock.broker.topology.plan import (
     ItemId,
     Ownership,
@@ -39,6 +39,7 @@ from penstock.broker.topology.plan import (
     refuse_foreign,
 )
 from penstock.errors import Forbidden, NotFound, PenstockError
+from penstock.model.message import Draft
 from penstock.model.queue import QueueState
 from penstock.model.topology import TOPOLOGY
 from penstock.rules.callbacks import check_url
@@ -52,9 +53,17 @@ NEEDS_ACCESS = "declaring roles, trusts and human webhooks requires the right ac
 UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
+def allow_draft(scope: str, draft: Draft) -> None:
+    """Lets a caller on the store itself schedule every message."""
+
+
 class Topology:
-    """The topologies of one tenant. `check_grants` refuses roles and trusts of callers that may
-    not give those rights; None refuses all."""
+    """The topologies of one tenant, as one caller may apply them.
+
+    `check_grants` refuses roles and trusts that the caller may not give; None refuses all.
+    `check_url` refuses addresses that the service does not call, and `check_draft` messages of
+    schedules that the caller may not publish.
+    """
 
     def __init__(
         self,
@@ -63,6 +72,7 @@ class Topology:
         schemas: SchemaRegistry,
         check_grants: CheckGrants | None,
         check_url: CheckUrl = check_url,
+        check_draft: CheckDraft = allow_draft,
     ) -> None:
         self.admin = admin
         self.store = admin.store
@@ -71,8 +81,8 @@ class Topology:
         check = check_grants or refuse_grants
         # Kinds in the order in which they are applied. A new kind joins by a row.
         table: tuple[TopologyKind, ...] = (
-            ScopeKind(), QueueKind(), ScheduleKind(), SchemaKind(schemas), BindingKind(),
-            SubscriptionKind(), TrustKind(check), RoleKind(check), RuleKind(rules),
+            ScopeKind(), QueueKind(), ScheduleKind(check_draft), SchemaKind(schemas), BindingKind(),
+            SubscriptionKind(), TrustKind(check), RoleKind(check), RuleKind(rules, check_url),
             PatternKind(), AlertKind(check_url), HumanWebhookKind(check_url),
         )  # fmt: skip
         self.kinds = {kind.name: kind for kind in table}

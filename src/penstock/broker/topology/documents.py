@@ -21,6 +21,7 @@ from penstock.broker.schemas.registry import (
 )
 from penstock.broker.topology.access import make_trust
 from penstock.broker.topology.items import (
+    CheckUrl,
     StoredTopology,
     Table,
     TargetTopology,
@@ -194,8 +195,9 @@ class RuleKind:
     documents: tuple[str, ...] = (RULE, RULE_VERSION)
     operated: tuple[str, ...] = ("enabled",)
 
-    def __init__(self, rules: RuleAdmin) -> None:
+    def __init__(self, rules: RuleAdmin, check_url: CheckUrl) -> None:
         self.rules = rules
+        self.check_url = check_url
 
     def read(self, table: Table, scope: str) -> TopologyItem:
         item = make_rule_item(parse_rule({**table, "scope": scope}))
@@ -211,7 +213,11 @@ class RuleKind:
 
     async def resolve(self, item: TopologyItem, target: TargetTopology) -> TopologyItem:
         target.check_scope(item.scope)
-        await self.rules.check(make_rule(item), find_declared(target))
+        rule = make_rule(item)
+        await self.rules.check(rule, find_declared(target))
+        for action in rule.do:
+            if action.callback is not None:
+                self.check_url("callback", action.callback)
         return item
 
     async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:

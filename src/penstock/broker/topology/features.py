@@ -1,6 +1,6 @@
 """Subscriptions, alerts, patterns of human steps and their webhooks in a topology."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from penstock.broker.broadcast.subscriptions import (
 )
 from penstock.broker.documents import decode_document
 from penstock.broker.topology.items import (
+    CheckUrl,
     StoredTopology,
     Table,
     TargetTopology,
@@ -48,8 +49,6 @@ from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Cursor
 from penstock.model.topology import NewTopologyQueue
 from penstock.rules.human_patterns import check_pattern
-
-CheckUrl = Callable[[str, str], None]
 
 
 class SubscriptionKind:

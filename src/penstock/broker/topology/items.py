@@ -1,6 +1,6 @@
 """The objects of a topology: as a file declares them, as they are stored, and as they will be."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -17,6 +17,8 @@ from penstock.model.topology import NewTopologyQueue, TopologyChange, TopologySc
 from penstock.rules import validation
 
 Table = Mapping[str, Any]
+# Refuses the URL in a field.
+CheckUrl = Callable[[str, str], None]
 encode = msgspec.json.Encoder().encode
 
 

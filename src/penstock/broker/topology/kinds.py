@@ -1,6 +1,6 @@
 """Scopes, queues and schedules of a topology."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -29,11 +29,15 @@ from penstock.broker.topology.items import (
 )
 from penstock.errors import InvalidInput
 from penstock.model.fields import JSON, MAX_WORD_LENGTH
+from penstock.model.message import Draft
 from penstock.model.queue import SCOPE, Missed, Schedule, ScopeProfile
 from penstock.model.settings import SCAIQUEUE_WORDS, QueueSettings, change, get_preset
 from penstock.model.topology import NewTopologyQueue, TopologySchedule
 from penstock.rules import drafts, validation
 from penstock.wire.publish import PublishRequest, make_draft, make_publish_request
+
+# Refuses a message that the caller may not publish to a queue of the scope.
+CheckDraft = Callable[[str, Draft], None]
 
 
 class ScopeKind:
@@ -136,6 +140,9 @@ class ScheduleKind:
     operated: tuple[str, ...] = ("paused",)
     own = ("name", "queue", "cron", "timezone", "missed", "paused", "body_json")
 
+    def __init__(self, check_draft: CheckDraft) -> None:
+        self.check_draft = check_draft
+
     def read(self, table: Table, scope: str) -> TopologyItem:
         refuse_unknown(table, (*self.own, *PublishRequest.__struct_fields__))
         if missing := {"name", "cron"} - table.keys():
@@ -161,6 +168,7 @@ class ScheduleKind:
 
         schedule = parse_schedule(item.fields)
         find_next_tick(schedule.cron, schedule.timezone, target.stored.now)
+        self.check_draft(item.scope, schedule.draft)
         drafts.check(schedule.draft, target.find_queue(item.scope, schedule.draft.queue))
         queue = target.stored.queues.get((item.scope, schedule.draft.queue))
         if queue is not None:

@@ -84,10 +84,11 @@ async def publish_fit(
     ]
 
 
-def refuse_unfit(call: RequestContext, draft: Draft) -> None:
-    """Raises if the caller may not publish the draft or its callback URL is denied."""
-    refuse_shell(call, draft.type, draft.queue)
-    if (why := find_problem(call, draft)) is not None:
+def refuse_unfit(call: RequestContext, draft: Draft, scope: str | None = None) -> None:
+    """Raises if the caller may not publish the draft or its callback URL is denied. The scope is
+    that of the request, unless another one is given."""
+    refuse_shell(call, draft.type, draft.queue, scope)
+    if (why := find_problem(call, draft, scope)) is not None:
         raise why
 
 
@@ -96,10 +97,12 @@ def announcement_key(draft: Draft) -> tuple[str, str, str | None]:
     return draft.type, draft.queue, draft.callback
 
 
-def find_problem(call: RequestContext, draft: Draft) -> PenstockError | None:
+def find_problem(
+    call: RequestContext, draft: Draft, scope: str | None = None
+) -> PenstockError | None:
     """Returns the error of a forbidden queue or a denied callback URL."""
     try:
-        call.check(Right.PUBLISH, draft.queue)
+        call.check(Right.PUBLISH, draft.queue, scope)
         if draft.callback is not None:
             check_url("callback", draft.callback)
             call.service.limits.reach.refuse("callback", draft.callback)
@@ -108,14 +111,14 @@ def find_problem(call: RequestContext, draft: Draft) -> PenstockError | None:
     return None
 
 
-def refuse_shell(call: RequestContext, type: str, queue: str) -> None:
+def refuse_shell(call: RequestContext, type: str, queue: str, scope: str | None = None) -> None:
     """Publishing alone must not let a caller run commands on the workers."""
     if type == SHELL_TYPE:
         if not call.service.limits.allow_shell:
             raise Forbidden(
                 "shell jobs are not accepted over HTTP; start the server with --allow-shell"
             )
-        call.check(Right.SHELL, queue)
+        call.check(Right.SHELL, queue, scope)
 
 
 class PublishHeaders(NamedTuple):

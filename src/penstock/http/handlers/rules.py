@@ -27,9 +27,19 @@ EXAMPLE = {
 
 
 def get_rules(call: RequestContext, right: Right) -> RuleAdmin:
-    """Rules act with the rights of their author, who is the caller."""
     call.check(right, EVERY)
-    return call.broker.limit_rules(call.caller.subject, call.caller.access.allows)
+    return get_author_rules(call)
+
+
+def get_author_rules(call: RequestContext) -> RuleAdmin:
+    """Rules act with the rights of their author, who is the caller. Without --allow-shell, no
+    caller makes shell jobs over HTTP, and no rule of a caller either."""
+    access, allow_shell = call.caller.access, call.service.limits.allow_shell
+
+    def allows(right: Right, scope: str, queue: str) -> bool:
+        return (right is not Right.SHELL or allow_shell) and access.allows(right, scope, queue)
+
+    return call.broker.limit_rules(call.caller.subject, allows)
 
 
 @rules.add("GET", "/v1/rules", "List routing rules", RuleViews, extent=Extent.SCOPE)

@@ -10,7 +10,10 @@ from penstock.errors import InvalidInput
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext
 from penstock.http.handlers.access import check_grants
+from penstock.http.handlers.publish import refuse_unfit
+from penstock.http.handlers.rules import get_author_rules
 from penstock.http.operations import OperationTable
+from penstock.model.message import Draft
 from penstock.model.structs import copy_fields
 from penstock.rules.access import EVERY, Right
 from penstock.wire.fields import Name
@@ -29,15 +32,22 @@ EXAMPLE = {"topology": {"name": "shop", "queue": [{"name": "orders", "max_attemp
 
 def get_topology(call: RequestContext) -> Topology:
     access = call.caller.access
-    rules = call.broker.limit_rules(call.caller.subject, access.allows)
+    rules = get_author_rules(call)
 
     def check(grants: Sequence[str], scopes: Sequence[str]) -> None:
         check_grants(call, grants, scopes)
 
+    def check_draft(scope: str, draft: Draft) -> None:
+        refuse_unfit(call, draft, scope)
+
     may_give = access.allows(Right.ACCESS, EVERY)
-    reach = call.service.limits.reach.refuse
     return Topology(
-        call.admin, rules, SchemaRegistry(call.admin), check if may_give else None, reach
+        call.admin,
+        rules,
+        SchemaRegistry(call.admin),
+        check_grants=check if may_give else None,
+        check_url=call.service.limits.reach.refuse,
+        check_draft=check_draft,
     )
 
 
