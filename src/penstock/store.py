@@ -291,6 +291,11 @@ class StoreExport(Protocol):
         Everything up to `known` is already known to be final and is not checked again.
         """
 
+    async def frontier(self) -> int:
+        """Returns a number of messages in the feed that is above all that was written so far,
+        also by transactions that are still open: once the feed is at or above it, they have ended.
+        """
+
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
 

@@ -10,12 +10,7 @@ from penstock.broker.broadcast.subscriptions import Broadcasts, make_child_key
 from penstock.broker.messages import Admin
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound
-from penstock.model.broadcast import (
-    BROADCAST_CATCH_UP,
-    BROADCAST_CLAIM,
-    MAX_COUNTED_DEPTH,
-    BroadcastSubscription,
-)
+from penstock.model.broadcast import BROADCAST_CATCH_UP, BROADCAST_CLAIM, MAX_COUNTED_DEPTH
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.fields import copy_message_fields
@@ -26,12 +21,21 @@ from penstock.store import Store
 
 PAGE_SIZE = 200
 WATCH, WATCH_EVERY_S = "broadcast_depths", 60.0
-# A publish that began before the subscription is in the feed this much later, unless an open
-# transaction holds the feed back: then nothing younger is in it either.
+# Publishes that were made from older subscriptions have been written, though perhaps not
+# committed, this long after the subscription.
 GRACE_MICROS = 600 * 1_000_000
-decode_cursor = msgspec.json.Decoder(Cursor).decode
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
+
+
+class CatchUp(Cursor, frozen=True):
+    """How far a subscription has been given older messages. The feed has all of them once it is
+    at or above `until`."""
+
+    until: int | None = None
+
+
+decode_catch_up = msgspec.json.Decoder(CatchUp).decode
 
 
 class BroadcastFollower:
@@ -111,19 +115,31 @@ class BroadcastFollower:
         if stored is None:
             await self._mark_live(parent, receiver)
             return False
-        cursor = decode_cursor(stored.body)
+        done = decode_catch_up(stored.body)
+        cursor = Cursor(done.epoch, done.message, done.history)
+        until = done.until if done.until is not None else await self._find_until(receiver)
         page = await self.store.feed(cursor, PAGE_SIZE)
         if page.cursor == cursor:
             await self._mark_live(parent, receiver)
-            return False
+            if until == done.until:
+                return False
         copies = [
             self._copy(message, parent, receiver)
             for message in page.messages
             if self._is_missing(message, parent, receiver)
         ]
         entries = tuple(entry for entry in copies if entry is not None)
-        change = make_change(stored, page, entries, receiver.subscription)
+        change = make_change(stored, page, entries, until)
         return await self.store.advance(change) is not None
+
+    async def _find_until(self, receiver: Receiver) -> int | None:
+        """Returns where all transactions that may have missed the subscription are in the feed.
+
+        They are open still, or have ended; those that begin to write from now on know it.
+        """
+        if await self.store.now() <= receiver.subscription.created_at + GRACE_MICROS:
+            return None
+        return await self.store.frontier()
 
     def _is_missing(self, message: FeedMessage, parent: Queue, receiver: Receiver) -> bool:
         """True for messages that were published before the subscription was known."""
@@ -155,17 +171,12 @@ class BroadcastFollower:
 
 
 def make_change(
-    stored: Document, page: Feed, entries: tuple[Entry, ...], subscription: BroadcastSubscription
+    stored: Document, page: Feed, entries: tuple[Entry, ...], until: int | None
 ) -> Change:
-    """Moves on in the feed, or ends once no message without its copy can be in it any more.
-
-    The feed is final, so its rows determine the time up to which it is complete; the clock does
-    not.
-    """
-    last = subscription.created_at + GRACE_MICROS
-    if any(message.created_at > last for message in page.messages):
+    """Moves on in the feed, or ends once no message without its copy can be in it any more."""
+    if until is not None and page.cursor.message >= until:
         expects = ((stored.kind, stored.name, stored.version or 0),)
         deletes = ((stored.kind, stored.name),)
         return Change(expects=expects, deletes=deletes, entries=entries)
-    guard = replace(stored, body=encode(page.cursor))
-    return Change(guards=(guard,), entries=entries)
+    reached = CatchUp(page.cursor.epoch, page.cursor.message, page.cursor.history, until=until)
+    return Change(guards=(replace(stored, body=encode(reached)),), entries=entries)

@@ -149,6 +149,16 @@ class Publisher:
 
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
         """Validates a draft for `publish_on`."""
+        entry = await self._admit_now(draft, scope)
+        if entry.unit is not None and entry.unit.expects:
+            # The caller's transaction may have an old snapshot, in which old subscriptions stand.
+            version = self.directory.version
+            await self.directory.refresh()
+            if self.directory.version != version:
+                entry = await self._admit_now(draft, scope)
+        return entry
+
+    async def _admit_now(self, draft: Draft, scope: str) -> Entry:
         queue = await self._open_queue(draft.queue, scope)
         return self._admit_governed(draft, queue) if queue.governed else admit(draft, queue)
 

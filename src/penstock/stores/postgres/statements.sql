@@ -898,6 +898,9 @@ WHERE m.queue_id = ANY (:queues::int[]) AND m.id < :before
 -- name: horizon
 -- Rows of transactions before this one are final.
 SELECT txid_snapshot_xmin(txid_current_snapshot());
+-- name: frontier
+-- The first transaction that has not begun to write.
+SELECT txid_snapshot_xmax(txid_current_snapshot());
 -- name: feed_messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, tx
 FROM penstock.message

@@ -46,6 +46,9 @@ class RedisExport:
             Cursor(int(epoch), after, history[-1].position if history else cursor.history),
         )
 
+    async def frontier(self) -> int:
+        return int(await self.database.ask("HGET", "fact", "message") or 0) + 1
+
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         page = limit if limit < HEADS_PER_SCRIPT else HEADS_PER_SCRIPT
         while True:

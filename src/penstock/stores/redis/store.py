@@ -156,6 +156,7 @@ class RedisStore:
         self.acts = documents.acts
         self.acts_after = documents.acts_after
         self.feed = export.feed
+        self.frontier = export.frontier
         self.heads = export.heads
         self.recent = export.recent
         self.past = export.past

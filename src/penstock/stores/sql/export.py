@@ -18,6 +18,12 @@ async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
     return number
 
 
+async def frontier(tx: SqlTransaction) -> int:
+    """Numbers are taken when a message is written, so the next one is above all of them."""
+    last: int = (await tx.one("copy_counters"))[0]
+    return last + 1
+
+
 async def recent(tx: SqlTransaction, after: int, limit: int) -> list[HistoryRow]:
     rows = await tx.all("recent", after=after, limit=limit)
     return [make_history_row(row) for row in rows]

@@ -102,6 +102,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.fire = dialect.fire
         self.prune = dialect.prune
         self.feed = dialect.feed
+        self.frontier = dialect.frontier
         self.heads = dialect.heads
         self.recent = dialect.recent
         self.past = dialect.past
