@@ -5,6 +5,7 @@ recent history and leaves a document for each end that fired; the sure pass drop
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 import structlog
@@ -26,8 +27,12 @@ from penstock.store import Store
 # Rows of history that one pass reads, and writes the messages of in one step.
 MAX_ROWS = 500
 DOCUMENTS_PER_PAGE = 1_000
-MAX_POSITION = 2**62
+# Beyond every message and position: the follower reads history only.
+FARTHEST = 2**62
 HOLD = "agent:rules"
+# The feed was read on, had nothing new, or another process read it at the same time. That one
+# goes on; two that try again at once would only hinder each other.
+PassOutcome = Literal["moved", "idle", "lost"]
 decode_cursor = msgspec.json.Decoder(Cursor).decode
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
@@ -70,15 +75,15 @@ class RuleFollower:
             return self.every
         await self.directory.refresh()
         try:
-            sure, more = await self._look_surely()
+            sure, outcome = await self._look_surely()
             # Usually the sure pass has read everything, unless a long transaction holds it back.
-            quick = 0 if more else await self._look_quickly()
+            quick = await self._look_quickly() if outcome == "idle" else 0
         except CannotGovern as error:
             log.error("rules_not_followed", error=str(error))
             return self.every
         if quick or sure:
             await self._report({"quick": quick, "sure": sure})
-        return 0.0 if more else self.every
+        return 0.0 if outcome == "moved" else self.every
 
     async def _report(self, counts: dict[str, int]) -> None:
         if await self.store.claim_tick(self.name, self.every, self.by):
@@ -104,18 +109,18 @@ class RuleFollower:
 
     async def _find_start(self) -> int:
         """Returns a position shortly before the newest row. The sure pass reads what is older."""
-        newest = await self.store.past(MAX_POSITION, 0, 1)
+        newest = await self.store.past(FARTHEST, 0, 1)
         return max(0, newest[0].position - MAX_ROWS) if newest else 0
 
-    async def _look_surely(self) -> tuple[int, bool]:
-        """Returns how many ends fired, and whether there is more to read."""
+    async def _look_surely(self) -> tuple[int, PassOutcome]:
+        """Returns how many ends fired."""
         stored = await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME)
         if stored is None:
-            return 0, False
-        cursor = decode_cursor(stored.body)
+            return 0, "idle"
+        cursor = replace(decode_cursor(stored.body), message=FARTHEST)
         page = await self.store.heads(cursor, MAX_ROWS)
         if page.cursor == cursor:
-            return 0, False
+            return 0, "idle"
         done = await self._read_fired(page.history)
         fired = await self._evaluate(page.history, done)
         guard = replace(stored, body=encode(page.cursor))
@@ -126,9 +131,9 @@ class RuleFollower:
             entries=list_entries(fired),
         )
         if not await self._write(change):
-            return 0, False
+            return 0, "lost"
         await self.store.save_cursor(HOLD, page.cursor)
-        return len(fired), True
+        return len(fired), "moved"
 
     async def _write(self, change: Change) -> bool:
         """Returns False if a guard differed, or an entry was made from old subscriptions."""
