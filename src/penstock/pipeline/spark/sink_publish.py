@@ -13,9 +13,10 @@ from penstock.broker.publish import REFUSALS, describe_refusal
 from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
 from penstock.model.message import Draft, Flag
 from penstock.model.store_types import Dedupe, Entry, Published
+from penstock.model.units import STALE
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.store_access import open_existing
-from penstock.retry import SPARK_SINK, Retries
+from penstock.retry import SPARK_SINK, STALE_PUBLISH_ATTEMPTS, Retries
 from penstock.rules.drafts import explain_refusal
 from penstock.store import Store
 
@@ -91,10 +92,16 @@ async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None
 async def publish(
     store: Store, broker: Broker, target: SinkOptions, drafts: Sequence[Draft]
 ) -> SinkResult:
-    entries = [await admit_draft(broker, target, draft) for draft in drafts]
-    if not target.publish:
-        return SinkResult()
-    outcomes = await retry_busy(store, entries)
+    outcomes: list[Published] = []
+    for _ in range(STALE_PUBLISH_ATTEMPTS + 1):
+        # At once, so that they share a look at the subscriptions.
+        entries = await asyncio.gather(*(admit_draft(broker, target, each) for each in drafts))
+        if not target.publish:
+            return SinkResult()
+        outcomes = await retry_busy(store, entries)
+        if not any(outcome.code == STALE for outcome in outcomes):
+            break
+        broker.forget_queues()
     for draft, outcome in zip(drafts, outcomes, strict=True):
         if outcome.code in REFUSALS:
             raise REFUSALS[outcome.code](describe_refusal(outcome.code, draft))
