@@ -264,6 +264,31 @@ async def test_an_enqueue_in_a_run_publishes_once() -> None:
         assert (sent, child.message.meta.parent_id) == (["ann"], job.id)
 
 
+async def test_a_rule_does_not_fire_again_for_what_a_run_enqueues() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="orders")
+    def place() -> None: ...
+
+    @app.task(queue="vip", name="check")
+    async def check(context: Context) -> int:
+        return await context.enqueue(place.call())
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        for name in ("orders", "vip"):
+            await simulation.broker.admin.ensure_queue(name)
+        actions = [{"set": {"type": "check"}}, {"route": "vip"}]
+        rule = {"name": "r", "queue": "orders", "when": "message.size >= 0", "do": actions}
+        await simulation.broker.rules.save(rule)
+        job = await place.aenqueue()
+        await simulation.run_until_idle()
+        result = await simulation.broker.read_result(job.id)
+        child = await simulation.broker.admin.get(int(result or b"0"))
+        queue = await simulation.broker.get_queue("orders")
+        assert (child.message.queue_id, child.message.meta.path) == (queue.id, ("r@1",))
+
+
 async def test_a_redrive_from_a_step_forgets_it_and_those_after_it() -> None:
     app = Penstock("sqlite://")
     calls: list[str] = []

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -36,6 +36,9 @@ class Engine(Protocol):
 
     def writing(self) -> AbstractContextManager[None]:
         """Somebody else is in the midst of a write, where there is one writer at a time."""
+
+    def caller(self) -> AbstractContextManager[Any]:
+        """A connection of an application, whose transaction is committed at the end."""
 
     def close(self) -> None: ...
 
@@ -82,6 +85,13 @@ class Sqlite:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             yield
+
+    @contextmanager
+    def caller(self) -> Iterator[Any]:
+        if self.path is None:
+            pytest.skip("this store has no other connections")
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            yield connection
 
     def close(self) -> None:
         if self.outside is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -105,6 +106,13 @@ class MariadbEngine:
     def writing(self) -> Iterator[None]:
         """There may be many at a time."""
         yield
+
+    @contextmanager
+    def caller(self) -> Iterator[Any]:
+        with closing(self.server.connect(name_of(self.url))) as connection:
+            connection.begin()
+            yield connection
+            connection.commit()
 
     def close(self) -> None:
         self.outside.close()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import count
+from typing import Any
 
 import psycopg
 
@@ -107,6 +108,11 @@ class PostgresEngine:
     def writing(self) -> Iterator[None]:
         """There may be many at a time."""
         yield
+
+    @contextmanager
+    def caller(self) -> Iterator[Any]:
+        with psycopg.connect(self.url) as connection:
+            yield connection
 
     def close(self) -> None:
         self.outside.close()

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.agents.human_reminder import HumanReminder
 from penstock.agents.scheduler import Scheduler
+from penstock.broker.credentials import Credentials
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import (
     CannotGovern,
@@ -126,6 +127,16 @@ async def test_a_rule_whose_target_does_not_accept_is_left_out_or_kills(stage: S
     assert await stage.drain() == [kept]
     record = await stage.record(dead)
     assert (record.state, record.reason) == (State.DEAD, "rule_error")
+
+
+async def test_a_rule_whose_target_is_in_an_archived_scope_is_left_out(stage: Stage) -> None:
+    await stage.admin.create_scope("shop")
+    await stage.admin.create_queue("gone", scope="shop")
+    await Credentials(stage.store).save_trust("default", "shop", "default", ["publish"])
+    await add_rule(stage, do=[{"route": "shop:gone"}])
+    await stage.broker.scopes.archive("shop")
+    id = await stage.publish()
+    assert await stage.drain() == [id]
 
 
 async def test_a_rule_whose_message_the_target_refuses_is_an_error_of_the_rule(

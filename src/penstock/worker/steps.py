@@ -290,5 +290,7 @@ class StepRun:
         return id
 
     def adopt(self, draft: Draft) -> Draft:
-        """Names this message as the parent of the one that it publishes."""
-        return replace(draft, parent_id=self.delivery.id, hops=self.delivery.meta.hops + 1)
+        """Names this message as the parent of the one that it publishes, which inherits the rules
+        of its lineage."""
+        meta = self.delivery.meta
+        return replace(draft, parent_id=self.delivery.id, hops=meta.hops + 1, path=meta.path)

@@ -83,6 +83,8 @@ class RulePolicy:
             raise EvaluationError(f"target {target!r} does not exist")
         if queue.state not in (QueueState.ACTIVE, QueueState.PAUSED):
             raise EvaluationError(f"target {target!r} is {queue.state}")
+        if queue.scope.archived:
+            raise EvaluationError(f"the scope of target {target!r} is archived")
         return queue
 
     def find_pattern(self, stored: StoredRule, name: str) -> HumanPattern:

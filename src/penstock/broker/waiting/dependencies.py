@@ -78,6 +78,17 @@ def hold(entry: Entry, after: After | None) -> Entry:
     """Makes an entry wait before its first delivery."""
     if after is None:
         return entry
-    if entry.unit is not None:
-        raise InvalidState("a message that waits for others cannot be routed by rules")
-    return replace(entry, after=after, flags=entry.flags | Flag.HELD)
+    return replace(keep_in_place(entry), after=after, flags=entry.flags | Flag.HELD)
+
+
+def keep_in_place(entry: Entry) -> Entry:
+    """Refuses a message that rules or subscriptions took from its queue, copied or ended."""
+    unit = entry.unit
+    if unit is None:
+        return entry
+    if unit.copies or unit.state is not None or unit.addressed_to != entry.queue_id:
+        raise InvalidState(
+            "a message that others wait for, or that waits for others, stays in its queue:"
+            " rules and broadcast queues cannot route, copy or end it"
+        )
+    return replace(entry, unit=None)

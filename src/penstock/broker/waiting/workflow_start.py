@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from penstock.broker.waiting.dependencies import hold
-from penstock.errors import Conflict, IdempotencyConflict, InvalidInput, InvalidState
+from penstock.broker.waiting.dependencies import hold, keep_in_place
+from penstock.errors import (
+    Conflict,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidState,
+    PenstockError,
+)
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import Document
-from penstock.model.message import NEVER, Moment
+from penstock.model.message import NEVER, Draft, Moment
+from penstock.model.queue import Queue
 from penstock.model.store_types import Entry
 from penstock.model.structs import copy_fields
 from penstock.model.workflow import (
@@ -153,8 +160,18 @@ class WorkflowStarter:
         queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
         if (refusal := drafts.explain_refusal(queue)) is not None:
             raise refusal
-        self.directory.check_schemas(draft, queue)
-        return hold(drafts.check_and_make_entry(draft, queue), workflows.make_after(node))
+        entry = self._govern(draft, queue) if queue.governed else None
+        entry = entry or drafts.check_and_make_entry(draft, queue)
+        return hold(entry, workflows.make_after(node))
+
+    def _govern(self, draft: Draft, queue: Queue) -> Entry | None:
+        """Returns the entry that rules made of a task, which must stay in its queue."""
+        from penstock.broker.governance import govern_one
+
+        governed = govern_one(draft, queue, self.directory.policy)
+        if isinstance(governed, PenstockError):
+            raise governed
+        return keep_in_place(governed) if isinstance(governed, Entry) else None
 
 
 def make_change(prepared: PreparedWorkflow) -> Change:
