@@ -1,6 +1,6 @@
 """Measures governed queues against the same workload without schemas, rules or subscriptions.
 
-Command line: python -m bench.govern. Both sides run in turn, in batches of 100. Drafts that are
+Command line: python -m bench.govern. Both sides publish in turn, in batches of 100. Drafts that are
 alike and rules that read no body are the common case; the line with bodies is the other one.
 """
 
@@ -9,6 +9,8 @@ import asyncio
 from itertools import chain
 from pathlib import Path
 from time import perf_counter, thread_time
+
+from msgspec import Struct
 
 from bench.figures import Figure, compared
 from bench.postgres import Postgres
@@ -35,7 +37,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TARGETS: dict[str, Target | None] = {
-    # Before and after other queues of the store are governed.
+    # In a store without any policy, and in one with governed queues beside.
     "publish without a policy": Target("ratio", ">=", 0.95),
     "publish with a schema": Target("ratio", ">=", 0.85),
     "publish with 10 rules": Target("ratio", ">=", 0.8),
@@ -94,36 +96,57 @@ async def prepare(url: str, rules: int) -> None:
             await broker.broadcasts.subscribe("all", f"s{number}")
 
 
-async def publish_ungoverned(url: str, count: int) -> float:
-    async with await stores.open(url) as store:
-        await Broker(store).admin.create_queue("plain")
-    return await publish(url, "plain", count)
+class Side(Struct, frozen=True):
+    """One of two sides of a race: it publishes the same drafts again and again."""
+
+    broker: Broker
+    drafts: list[Draft]
+
+    async def publish(self) -> float:
+        began = perf_counter()
+        await self.broker.publish_many(self.drafts)
+        return perf_counter() - began
 
 
-async def publish(url: str, queue: str, count: int, *, alike: bool = True) -> float:
-    async with await stores.open(url) as store:
-        broker = Broker(store)
-        drafts = [
+def make_side(broker: Broker, queue: str, *, count: int = BATCH, alike: bool = True) -> Side:
+    return Side(
+        broker,
+        [
             Draft(queue=queue, body=text.encode(), labels=None if alike else {"n": str(number)})
-            for number, text in enumerate(bodies(BATCH))
-        ]
-        await broker.publish_many(drafts)
-        began = perf_counter()
-        for _ in range(count // BATCH):
-            await broker.publish_many(drafts)
-        return count / (perf_counter() - began)
+            for number, text in enumerate(bodies(count))
+        ],
+    )
 
 
-async def publish_one_by_one(url: str, queue: str, copies: int, count: int) -> float:
-    """Returns messages with their copies a second."""
-    async with await stores.open(url) as store:
-        broker = Broker(store)
-        drafts = [Draft(queue=queue, body=text.encode()) for text in bodies(copies)]
-        await broker.publish_many(drafts)
-        began = perf_counter()
-        for _ in range(count):
-            await broker.publish_many(drafts)
-        return count / (perf_counter() - began)
+async def race(reference: Side, subject: Side, calls: int) -> tuple[float, float]:
+    """Returns the calls a second of both sides. They publish in turn, and each as often first, so
+    that a machine or a server that changes its pace changes both."""
+    sides, seconds = (reference, subject), [0.0, 0.0]
+    for side in sides:
+        await side.publish()
+    for call in range(calls):
+        for place in (0, 1) if call % 2 else (1, 0):
+            seconds[place] += await sides[place].publish()
+    return calls / seconds[0], calls / seconds[1]
+
+
+async def run_races(bare: str, url: str, count: int) -> dict[str, tuple[float, float]]:
+    """`bare` is a store without any policy."""
+    async with await stores.open(bare) as without, await stores.open(url) as store:
+        free, broker = Broker(without), Broker(store)
+        await free.admin.create_queue("plain")
+        batches, singles = count // BATCH, count // 20
+        plain = make_side(broker, "plain")
+        unlike = make_side(broker, "plain", alike=False)
+        reading = make_side(broker, "reading", alike=False)
+        ten, one = make_side(broker, "plain", count=10), make_side(broker, "all", count=1)
+        return {
+            "publish without a policy": await race(make_side(free, "plain"), plain, batches),
+            "publish with a schema": await race(plain, make_side(broker, "checked"), batches),
+            "publish with 10 rules": await race(plain, make_side(broker, "governed"), batches),
+            "10 rules, own bodies": await race(unlike, reading, batches),
+            "broadcast to 10": await race(ten, one, singles),
+        }
 
 
 async def time_rules(url: str) -> float:
@@ -141,29 +164,19 @@ async def time_rules(url: str) -> float:
 
 def measure(count: int) -> list[Figure]:
     subject = Postgres(HOME)
-    pairs: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in TARGETS}
+    races = []
     for _ in range(REPEATS):
-        with subject.fresh() as url:
-            references, values = pairs["publish without a policy"]
-            references.append(asyncio.run(publish_ungoverned(url, count)))
+        with subject.fresh() as bare, subject.fresh() as url:
             asyncio.run(prepare(url, 10))
-            values.append(asyncio.run(publish(url, "plain", count)))
-            references, values = pairs["publish with a schema"]
-            references.append(asyncio.run(publish(url, "plain", count)))
-            values.append(asyncio.run(publish(url, "checked", count)))
-            references, values = pairs["publish with 10 rules"]
-            references.append(asyncio.run(publish(url, "plain", count)))
-            values.append(asyncio.run(publish(url, "governed", count)))
-            references, values = pairs["10 rules, own bodies"]
-            references.append(asyncio.run(publish(url, "plain", count, alike=False)))
-            values.append(asyncio.run(publish(url, "reading", count, alike=False)))
-            references, values = pairs["broadcast to 10"]
-            references.append(asyncio.run(publish_one_by_one(url, "plain", 10, count // 20)))
-            values.append(asyncio.run(publish_one_by_one(url, "all", 1, count // 20)))
-    return [
-        compared(name, "calls/s" if "broadcast" in name else "msg/s", references, values)
-        for name, (references, values) in pairs.items()
-    ]
+            races.append(asyncio.run(run_races(bare, url, count)))
+    return [make_figure(name, [each[name] for each in races]) for name in TARGETS]
+
+
+def make_figure(name: str, rates: list[tuple[float, float]]) -> Figure:
+    """A batch counts as its messages, a broadcast as one call."""
+    unit, size = ("calls/s", 1) if "broadcast" in name else ("msg/s", BATCH)
+    references = [size * reference for reference, _ in rates]
+    return compared(name, unit, references, [size * value for _, value in rates])
 
 
 def measure_singles(ends: int, kills: int) -> list[Figure]:
