@@ -292,9 +292,7 @@ class StoreExport(Protocol):
         """
 
     async def frontier(self) -> int:
-        """Returns a number of messages in the feed that is above all that was written so far,
-        also by transactions that are still open: once the feed is at or above it, they have ended.
-        """
+        """Returns a message position: a feed that reaches it has all that was written until now."""
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""

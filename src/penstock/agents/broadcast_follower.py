@@ -29,8 +29,8 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class CatchUp(Cursor, frozen=True):
-    """How far a subscription has been given older messages. The feed has all of them once it is
-    at or above `until`."""
+    """The position up to which older messages were copied to a subscription. The feed has all of
+    them once it is at or above `until`."""
 
     until: int | None = None
 

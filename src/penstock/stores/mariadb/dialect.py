@@ -244,9 +244,6 @@ class MariaDialect:
         )
         return await self.database.read(feed.feed, cursor, limit, final)
 
-    async def frontier(self) -> int:
-        return await self.database.read(export.frontier)
-
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         final = await feed.find_final(self.database)
         return await self.database.read(feed.read_heads, cursor, limit, final)

@@ -730,6 +730,10 @@ WHERE expires_at <= :now LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 
+-- name: frontier
+-- Ids are taken when a message is written, before the commit.
+SELECT auto_increment FROM information_schema.tables
+WHERE table_schema = database() AND table_name = 'penstock_message';
 -- name: copy_counters
 SELECT (SELECT auto_increment - 1 FROM information_schema.tables
         WHERE table_schema = database() AND table_name = 'penstock_message'),

@@ -222,10 +222,6 @@ class PostgresDialect:
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.database.read(feed.feed, cursor, limit)
 
-    async def frontier(self) -> int:
-        number: int = (await self.database.fetch("frontier"))[0][0]
-        return number
-
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         now = time.monotonic()
         if now - self.summarized_at > SUMMARIZE_INTERVAL_S:

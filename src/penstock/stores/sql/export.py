@@ -19,9 +19,8 @@ async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
 
 
 async def frontier(tx: SqlTransaction) -> int:
-    """Numbers are taken when a message is written, so the next one is above all of them."""
-    last: int = (await tx.one("copy_counters"))[0]
-    return last + 1
+    number: int = (await tx.one("frontier"))[0]
+    return number
 
 
 async def recent(tx: SqlTransaction, after: int, limit: int) -> list[HistoryRow]:

@@ -102,7 +102,6 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.fire = dialect.fire
         self.prune = dialect.prune
         self.feed = dialect.feed
-        self.frontier = dialect.frontier
         self.heads = dialect.heads
         self.recent = dialect.recent
         self.past = dialect.past
@@ -309,6 +308,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.read(records.get_headings, ids) if ids else {}
 
     # Export.
+
+    async def frontier(self) -> int:
+        return await self.database.read(export.frontier)
 
     async def census(self) -> list[Tally]:
         return await self.database.read(export.census)

@@ -85,9 +85,6 @@ class SqliteDialect:
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.database.read(read_feed, cursor, limit)
 
-    async def frontier(self) -> int:
-        return await self.database.read(export.frontier)
-
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         return await self.database.read(read_heads, cursor, limit)
 

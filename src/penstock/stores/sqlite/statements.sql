@@ -441,6 +441,9 @@ WHERE name IN ('penstock_message', 'penstock_history');
 DELETE FROM penstock_act WHERE id IN (
     SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit);
 
+-- name: frontier
+-- Ids are taken when a message is written.
+SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'penstock_message'), 0) + 1;
 -- name: copy_counters
 SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'penstock_message'), 0),
        (SELECT value FROM penstock_counter WHERE name = 'fence'),
