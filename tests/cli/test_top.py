@@ -5,11 +5,29 @@ from textual.widgets import DataTable, Static
 
 from penstock import stores
 from penstock.broker.local import Broker
-from penstock.cli.top_screen import TopScreen
+from penstock.cli.top_screen import Sampler, TopScreen
 from penstock.model.message import Draft, SettleReject
-from penstock.model.store_types import WorkerInfo
+from penstock.model.store_types import Completion, WorkerInfo
+from penstock.testing import ManualClock
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_top_knows_the_rates_of_the_seconds_before_it_started() -> None:
+    clock = ManualClock()
+    async with await stores.open("sqlite://", clock=clock) as store:
+        broker = Broker(store)
+        await broker.admin.create_queue("mail")
+        for _ in range(20):
+            await broker.publish(Draft(queue="mail"))
+        taken = (await broker.claim("mail", consumer="c", limit=20)).messages
+        await broker.complete_many([Completion(each.id, each.fence) for each in taken[:15]])
+        for message in taken[15:]:
+            await broker.settle(message, SettleReject("no"))
+        clock.advance(2)
+        (mail,) = [line for line in (await Sampler(store, "default").read())[0]
+                   if line.queue.name == "mail"]  # fmt: skip
+        assert (mail.done, mail.failed) == (1.5, 0.5)
 
 
 async def test_top_shows_counts_and_problems_and_pauses() -> None:

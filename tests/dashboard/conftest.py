@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.dashboard.scenery import furnish
+from tests.http.keys import guarded
 from tests.http.served import SENDING, Served, served
 from tests.servers.places import memory
 
@@ -54,7 +55,16 @@ def server(folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def busy(folder: Path) -> Iterator[Served]:
     """A server whose tests make what they need."""
-    with served(f"sqlite:///{folder}/busy.db", folder, *SENDING) as running:
+    with served(
+        f"sqlite:///{folder}/busy.db", folder, *SENDING, "--environment", "staging"
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def locked(folder: Path) -> Iterator[Served]:
+    """A server that asks for keys. Its own may do everything."""
+    with guarded(f"sqlite:///{folder}/locked.db", folder) as running:
         yield running
 
 

@@ -1,10 +1,13 @@
 """Every page in a browser, in both themes and on a phone, with axe."""
 
+from collections.abc import Sequence
+
 import pytest
+from axe_playwright_python.base import AxeResults
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.dashboard.conftest import OpenPage
+from tests.dashboard.conftest import PATIENCE_MS, OpenPage
 from tests.http.served import Served
 
 PAGES = {
@@ -31,9 +34,19 @@ PAGES = {
 PHONE = (390, 844)
 
 
-def check_accessible(page: Page) -> None:
-    """Waits for what fades in, and asks axe."""
-    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]})
+EVERY_RULE = ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]
+# The rules whose answer depends on the theme: the elements of a page do not.
+THEMED_RULES = ["color-contrast", "link-in-text-block"]
+
+
+AXE = Axe()
+
+
+def check_accessible(page: Page, rules: Sequence[str] = EVERY_RULE) -> None:
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.axe_script)
+    options = {"runOnly": list(rules), "resultTypes": ["violations"]}
+    found = AxeResults(page.evaluate("options => axe.run(document, options)", options))
     assert found.violations_count == 0, found.generate_report()
 
 
@@ -46,7 +59,7 @@ def test_every_page_shows_its_content_and_is_accessible(
         page.goto(f"http://127.0.0.1:{server.port}/{path}")
         expect(page.get_by_text(text).first).to_be_visible()
         assert page.evaluate("document.documentElement.dataset.theme") == theme
-        check_accessible(page)
+        check_accessible(page, EVERY_RULE if theme == "light" else THEMED_RULES)
 
 
 def test_the_page_of_a_message_shows_all_about_it(server: Served, open_page: OpenPage) -> None:
@@ -81,11 +94,13 @@ def test_the_theme_is_kept(server: Served, open_page: OpenPage) -> None:
 
 
 def test_the_api_explorer_works_without_other_servers(server: Served, open_page: OpenPage) -> None:
-    page = open_page(server, "docs", strict=False)
+    page = open_page(server, "healthz", strict=False)
     foreign: list[str] = []
     page.on("request", lambda request: foreign.append(request.url))
-    page.reload()
-    expect(page.get_by_role("heading", name="Publish a message").first).to_be_visible()
+    page.goto(f"http://127.0.0.1:{server.port}/docs")
+    # It draws the whole API at once.
+    heading = page.get_by_role("heading", name="Publish a message").first
+    expect(heading).to_be_visible(timeout=10 * PATIENCE_MS)
     here = f"http://127.0.0.1:{server.port}/"
     assert [url for url in foreign if not url.startswith((here, "data:", "blob:"))] == []
 

@@ -19,7 +19,7 @@ from tests.dashboard.conftest import OpenPage
 from tests.dashboard.proxy import serve_below
 from tests.dashboard.scenery import furnish, make_dead
 from tests.dashboard.test_pages import check_accessible
-from tests.http.keys import guarded, keyed
+from tests.http.keys import guarded
 from tests.http.served import Served, served
 from tests.servers.postgres import Postgres
 
@@ -79,19 +79,46 @@ def test_a_page_without_a_network_says_so_and_recovers(busy: Served, open_page: 
     expect(page.get_by_text("The server cannot be reached.")).to_have_count(0)
 
 
-def test_an_ended_session_asks_to_sign_in_and_keeps_the_address(
-    folder: Path, open_page: OpenPage
+def test_a_store_that_is_away_is_said_and_survived(
+    postgres_server: Postgres, folder: Path, open_page: OpenPage
 ) -> None:
-    with guarded(f"sqlite:///{folder}/ended.db", folder) as server:
-        viewer = keyed(server, "viewer")
-        page = open_page(server, "#/workers")
-        sign_in(page, viewer.key)
-        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
-        (key,) = [each for each in server.get("/v1/keys").json["keys"] if each["name"] == "test"]
-        assert server.ask("DELETE", f"/v1/keys/{key['id']}").status == 200
-        expect(page.get_by_text("Your session has ended. Sign in again.")).to_be_visible()
-        sign_in(page, server.key)
-        expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+    with served(postgres_server.create_database(), folder) as server:
+        queue = server.queue()
+        id = server.publish(queue)
+        page = open_page(server, f"#/message/{id}", strict=False)
+        expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+        other = page.context.new_page()
+        other.goto(re.sub("#.*", f"#/messages?filter=queue:{queue}", page.url))
+        rows = other.get_by_role("row").filter(has_text=queue)
+        expect(rows).to_have_count(1)
+        postgres_server.stop()
+        try:
+            for each in (page, other):
+                each.reload()
+                expect(each.get_by_role("alert").first).to_contain_text("postgresql://")
+        finally:
+            postgres_server.start()
+        # Nobody presses a button: the pages ask again.
+        expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+        expect(rows).to_have_count(1)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        server.publish(queue)
+        expect(other.get_by_role("button", name="1 new")).to_be_visible()
+        other.keyboard.press(".")
+        expect(rows).to_have_count(2)
+
+
+def test_an_ended_session_asks_to_sign_in_and_keeps_the_address(
+    locked: Served, open_page: OpenPage
+) -> None:
+    made = locked.post("/v1/keys", {"name": "leaver", "roles": ["viewer"]}).json
+    page = open_page(locked, "#/workers")
+    sign_in(page, made["key"])
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    assert locked.ask("DELETE", f"/v1/keys/{made['id']}").status == 200
+    expect(page.get_by_text("Your session has ended. Sign in again.")).to_be_visible()
+    sign_in(page, locked.key)
+    expect(page.get_by_role("heading", name="Workers")).to_be_visible()
 
 
 def test_all_that_match_are_redriven_while_messages_arrive(
@@ -101,8 +128,15 @@ def test_all_that_match_are_redriven_while_messages_arrive(
     before = [make_dead(busy, queue, f"TimeoutError: host-{number}") for number in range(5)]
     page = open_page(busy, f"#/messages?filter=state:dead queue:{queue}")
     expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(5)
+    expect(page.get_by_role("gridcell", name="1/5", exact=True)).to_have_count(5)
     page.keyboard.press("a")
-    page.get_by_role("button", name="Redrive 5").click()
+    # What cannot be done with dead letters is not offered.
+    bar = page.get_by_role("toolbar", name="Selected messages")
+    expect(bar.get_by_role("button")).to_have_text(
+        ["Redrive 5r", "At a rate…", "Move…", "Purge 5", "Clear"]
+    )
+    bar.get_by_role("button", name="At a rate…").click()
+    expect(page.get_by_label("At most per second")).to_be_focused()
     expect(page.get_by_role("dialog").get_by_role("button", name="Redrive 5")).to_be_visible()
     late = busy.publish(queue)
     page.get_by_role("dialog").get_by_role("button", name="Redrive 5").click()
@@ -165,6 +199,33 @@ def test_strange_names_are_shown_and_lead_to_their_message(
     expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(1)
 
 
+def test_the_queue_of_a_subscription_has_a_page(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue(kind="broadcast")
+    path = f"/v1/queues/{queue}/subscriptions/mailer"
+    assert busy.put(path, {"filter": "type:order.*"}).status in (200, 201)
+    busy.publish(queue, type="order.placed")
+    page = open_page(busy, "#/queues")
+    page.get_by_label("Find a queue").fill(f"{queue}/mailer")
+    page.get_by_role("link", name=f"{queue}/mailer", exact=True).click()
+    expect(page.get_by_text("type:order.*")).to_be_visible()
+    page.get_by_role("link", name="Messages", exact=True).last.click()
+    expect(page.get_by_role("row").filter(has_text="order.placed")).to_have_count(1)
+    page.go_back()
+    page.get_by_role("link", name=queue, exact=True).click()
+    expect(page.get_by_role("heading", name="Subscriptions")).to_be_visible()
+
+
+def test_a_long_name_leaves_room_for_the_figures_of_a_queue(
+    busy: Served, open_page: OpenPage
+) -> None:
+    name = f"{busy.queue()}.{'n' * 100}"
+    assert busy.post("/v1/queues", {"name": name}).status == 201
+    page = open_page(busy, "#/queues", size=(1440, 900))
+    page.get_by_label("Find a queue").fill(name)
+    expect(page.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("columnheader", name="Slots")).to_be_in_viewport()
+
+
 def test_columns_are_chosen_and_kept(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     busy.publish(queue, correlation_id="order-7")
@@ -219,9 +280,8 @@ def run_apart(work: Coroutine[object, object, None]) -> None:
 
 async def create_queues(url: str, number: int) -> None:
     async with await stores.open(url) as store:
-        broker = Broker(store)
-        for each in range(number):
-            await broker.admin.create_queue(f"q-{each:05d}")
+        queues = [{"name": f"q-{each:05d}"} for each in range(number)]
+        await Broker(store).topology.apply({"name": "many", "queue": queues})
 
 
 async def save_results(url: str, queue: str) -> None:

@@ -55,7 +55,8 @@ def test_a_message_that_waits_shows_its_steps_and_its_trace(
 def test_a_message_links_its_callbacks_and_its_workflow(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     node = {"queue": queue, "type": "collect", "callback": "http://127.0.0.1:9/hook"}
-    flow = busy.post("/v1/workflows", {"name": "close", "nodes": [{"message": node}]})
+    after = {"message": {"queue": queue, "type": "close"}, "after": [0]}
+    flow = busy.post("/v1/workflows", {"name": "close", "nodes": [{"message": node}, after]})
     assert flow.status == 201, flow
     (message,) = busy.claim(queue)
     assert busy.post("/v1/complete", {"token": message["token"]}).status == 200
@@ -63,8 +64,11 @@ def test_a_message_links_its_callbacks_and_its_workflow(busy: Served, open_page:
     until(lambda: bool(busy.get(path).json["messages"]))
     page = open_page(busy, f"#/message/{message['id']}")
     expect(page.get_by_role("heading", name="Callbacks")).to_be_visible()
+    related = page.get_by_role("group", name=f"Messages related to {message['id']}")
+    # To the node that waited for it, and to its callback.
+    expect(related.locator(".edge")).to_have_count(2)
     page.get_by_role("link", name=flow.json["id"], exact=True).click()
-    expect(page.get_by_role("group", name="Graph of close: 1 nodes")).to_be_visible()
+    expect(page.get_by_role("group", name="Graph of close: 2 nodes")).to_be_visible()
 
 
 def test_a_schedule_lists_its_next_runs_and_is_paused(busy: Served, open_page: OpenPage) -> None:

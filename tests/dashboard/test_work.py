@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.cli.terminal import until
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.scenery import make_dead
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed
 from tests.http.served import Served, served
 from tests.servers.postgres import Postgres
 
@@ -33,6 +33,7 @@ def test_the_overview_follows_what_happens_and_pauses(busy: Served, open_page: O
     queue = busy.queue()
     page = open_page(busy)
     expect(page.get_by_role("button", name="Live")).to_be_visible()
+    expect(page.get_by_text("staging", exact=True)).to_be_visible()
     busy.publish(queue)
     row = page.get_by_role("row").filter(has_text=queue)
     expect(row.get_by_role("cell").nth(2)).to_have_text("1")
@@ -251,41 +252,38 @@ def test_a_restart_of_the_server_is_said_and_survived(folder: Path, open_page: O
         first.end()
 
 
-def test_a_viewer_signs_in_and_may_only_look(folder: Path, open_page: OpenPage) -> None:
-    with guarded(f"sqlite:///{folder}/guarded.db", folder) as server:
-        queue = server.queue()
-        id = make_dead(server, queue, "ValueError: no")
-        viewer = keyed(server, "viewer").key
-        page = open_page(server, f"#/message/{id}")
-        page.get_by_label("API key or token").fill("psk_0_wrong")
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("invalid API key")
-        page.get_by_label("API key or token").fill(viewer or "")
-        page.get_by_role("button", name="Sign in").click()
-        redrive = page.get_by_role("button", name="Redrive")
-        expect(redrive).to_have_attribute("aria-disabled", "true")
-        reason = f"Your key may not manage queue {queue}. Ask an administrator"
-        expect(redrive).to_have_attribute("title", re.compile(reason))
-        page.get_by_role("button", name="Sign out").click()
-        expect(page.get_by_label("API key or token")).to_be_visible()
+def test_a_viewer_signs_in_and_may_only_look(locked: Served, open_page: OpenPage) -> None:
+    queue = locked.queue()
+    id = make_dead(locked, queue, "ValueError: no")
+    page = open_page(locked, f"#/message/{id}")
+    page.get_by_label("API key or token").fill("psk_0_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("invalid API key")
+    page.get_by_label("API key or token").fill(keyed(locked, "viewer").key or "")
+    page.get_by_role("button", name="Sign in").click()
+    redrive = page.get_by_role("button", name="Redrive")
+    expect(redrive).to_have_attribute("aria-disabled", "true")
+    reason = f"Your key may not manage queue {queue}. Ask an administrator"
+    expect(redrive).to_have_attribute("title", re.compile(reason))
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key or token")).to_be_visible()
 
 
-def test_a_new_key_is_shown_once(folder: Path, open_page: OpenPage) -> None:
-    with guarded(f"sqlite:///{folder}/keys.db", folder) as server:
-        page = open_page(server, "#/access")
-        page.get_by_label("API key or token").fill(server.key or "")
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("button", name="New key").click()
-        page.get_by_label("Name").fill("ada")
-        page.get_by_role("button", name="Create key").click()
-        secret = page.get_by_role("dialog").locator("code").inner_text()
-        assert secret.startswith("psk_")
-        page.get_by_role("button", name="I have copied it").click()
-        expect(page.get_by_text(secret)).to_have_count(0)
-        expect(page.get_by_role("cell", name="ada")).to_be_visible()
-        page.goto(page.url.replace("#/access", "#/audit"))
-        page.get_by_role("button", name="Verify the log").click()
-        expect(page.get_by_text("The log is intact")).to_be_visible()
+def test_a_new_key_is_shown_once(locked: Served, open_page: OpenPage) -> None:
+    page = open_page(locked, "#/access")
+    page.get_by_label("API key or token").fill(locked.key or "")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("Name").fill("ada")
+    page.get_by_role("button", name="Create key").click()
+    secret = page.get_by_role("dialog").locator("code").inner_text()
+    assert secret.startswith("psk_")
+    page.get_by_role("button", name="I have copied it").click()
+    expect(page.get_by_text(secret)).to_have_count(0)
+    expect(page.get_by_role("cell", name="ada", exact=True)).to_be_visible()
+    page.goto(page.url.replace("#/access", "#/audit"))
+    page.get_by_role("button", name="Verify the log").click()
+    expect(page.get_by_text("The log is intact")).to_be_visible()
 
 
 def test_the_dashboard_works_on_postgresql(

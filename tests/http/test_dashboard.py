@@ -17,7 +17,8 @@ from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.dashboard.files import read_web_file
-from penstock.http.dashboard.series import BUCKET_S
+from penstock.http.dashboard.overview import sum_samples
+from penstock.http.dashboard.series import BUCKET_S, QueueSeries, Sample
 from penstock.rules.access import Key
 from tests.cli.terminal import until
 from tests.http.keys import guarded, keyed, showing
@@ -310,3 +311,32 @@ def test_a_list_without_bodies_has_none(server: Served) -> None:
         assert "body" not in message
         (message,) = server.get("/v1/messages", **query).json["messages"]
         assert message["body"] == {"card": "4111"}
+
+
+def test_a_message_says_how_many_attempts_it_may_have(server: Served) -> None:
+    queue = server.queue(max_attempts=4)
+    by_queue, own = server.publish(queue), server.publish(queue, max_attempts=2)
+    found = server.get("/v1/messages", queue=queue).json["messages"]
+    assert {each["id"]: each["attempt_limit"] for each in found} == {by_queue: 4, own: 2}
+
+
+def test_counts_that_are_far_apart_leave_no_gap() -> None:
+    series = QueueSeries(100)
+    series.samples[101] = sample = Sample(ready=7, claimed=2, since=None)
+    series.bridge(101, 104)
+    series.samples[104] = Sample(ready=3, claimed=0, since=None)
+    totals = sum_samples([series], last=106, counted=104)[-6:]
+    assert [total.ready for total in totals] == [7, 7, 7, 3, 3, 3]
+    assert series.samples[103] is sample
+
+
+def test_a_queue_is_found_by_its_name_among_busier_ones(server: Served) -> None:
+    quiet = server.queue()
+    reply = server.post("/v1/queues", {"name": f"{quiet}-busy"})
+    assert reply.status == 201, reply
+    server.publish(f"{quiet}-busy")
+    until(
+        lambda: server.get("/v1/overview", contains=f"{quiet}-busy").json["queues"][0]["ready"] == 1
+    )
+    (found,) = server.get("/v1/overview", contains=quiet, limit=1).json["queues"]
+    assert found["queue"] == quiet

@@ -109,6 +109,21 @@ COUNTING = (
              "await own_queues(call)", "call.service.directory.by_id.values()",
              "tests/http/test_dashboard.py::"
              "test_the_last_hour_adds_up_the_queues_that_the_caller_may_read"),
+    Mutation("top_starts_without_rates", "cli/top_screen.py", "follow",
+             "await self.look_back(now)", "pass",
+             "tests/cli/test_top.py::"
+             "test_top_knows_the_rates_of_the_seconds_before_it_started"),
+    Mutation("late_counts_leave_a_gap", "http/dashboard/series.py", "bridge",
+             "self.samples[between] = sample", "pass",
+             "tests/http/test_dashboard.py::test_counts_that_are_far_apart_leave_no_gap"),
+    Mutation("messages_ignore_their_own_limit", "http/context.py", "view",
+             "compute_limits(record.message.meta, queue.settings)",
+             "(queue.settings.max_attempts, 0)",
+             "tests/http/test_dashboard.py::test_a_message_says_how_many_attempts_it_may_have"),
+    Mutation("a_queue_is_hidden_by_busier_ones", "http/dashboard/overview.py", "make_overview",
+             "(each.queue != contains, -weigh(each), each.queue)", "(-weigh(each), each.queue)",
+             "tests/http/test_dashboard.py::"
+             "test_a_queue_is_found_by_its_name_among_busier_ones"),
     Mutation("types_have_no_limit", "broker/metrics/book.py", "use",
              "if used >= most:", "if False:", HISTORIAN),
     Mutation("an_agent_holds_retention_for_a_month", "stores/sql/statements.sql",

@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     allow_private_callbacks: bool = False
     callback_ports: str = "80,443,8080,8443"
     public_url: str | None = None
+    environment: str | None = None
     log_level: LogLevel = "info"
 
 

@@ -1,6 +1,7 @@
 """The screen of `penstock top`: the overview of the dashboard in a terminal."""
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import ClassVar
 
 from msgspec import Struct
@@ -26,7 +27,8 @@ INTERVAL_S = 1.0
 RATE_WINDOW_S = 10
 SPARK_SAMPLES = 60
 PAGE_SIZE = 500
-MAX_PAGES = 8
+# Pages per second. What a busier store writes beyond them is skipped.
+MAX_PAGES = 20
 COLUMNS = (
     "queue", "state", "ready", "running", "scheduled", "dead", "oldest", "done/s", "failed/s",
     "slots",
@@ -55,15 +57,16 @@ class Sampler:
         self.broker = Broker(store)
         self.scope = scope
         self.position: int | None = None
-        self.rows: deque[HistoryRow] = deque(maxlen=20_000)
+        # Completed and failed runs by second and queue.
+        self.done: Counter[tuple[int, int]] = Counter()
+        self.failed: Counter[tuple[int, int]] = Counter()
 
     async def read(self) -> tuple[list[QueueLine], list[WorkerInfo]]:
         now = await self.store.now()
         await self.follow(now)
         workers = [each for each in await self.broker.workers() if not is_gone(each, now)]
         depths, since = await self.store.depths(0), await self.store.waiting_since()
-        done = Counter(row.queue_id for row in self.rows if row.state is State.COMPLETED)
-        failed = Counter(row.queue_id for row in self.rows if row.verb in FAILED_VERBS)
+        done, failed = sum_window(self.done, now), sum_window(self.failed, now)
         queues = await self.broker.admin.queues(scope=self.scope)
         lines = [
             QueueLine(
@@ -81,19 +84,36 @@ class Sampler:
         return lines, workers
 
     async def follow(self, now: Moment) -> None:
-        """Keeps the history of the last seconds. A busier store is sampled."""
+        """Counts the runs of the last seconds, also those before the first call."""
         if self.position is None:
             self.position = await self.find_end()
+            await self.look_back(now)
         for _ in range(MAX_PAGES):
             rows = await self.store.recent(self.position, PAGE_SIZE)
-            self.rows.extend(rows)
+            self.count(rows)
             self.position = max([self.position, *(row.position for row in rows)])
             if len(rows) < PAGE_SIZE:
                 break
         else:
             self.position = await self.find_end()
-        while self.rows and self.rows[0].at < now - RATE_WINDOW_S * MICROS_PER_SECOND:
-            self.rows.popleft()
+
+    async def look_back(self, now: Moment) -> None:
+        begin = find_second(now) - RATE_WINDOW_S
+        before = 0 if self.position is None else self.position + 1
+        for _ in range(MAX_PAGES):
+            rows = await self.store.past(before, 0, PAGE_SIZE)
+            self.count(rows)
+            if len(rows) < PAGE_SIZE or find_second(rows[-1].at) < begin:
+                return
+            before = rows[-1].position
+
+    def count(self, rows: Iterable[HistoryRow]) -> None:
+        for row in rows:
+            key = find_second(row.at), row.queue_id
+            if row.state is State.COMPLETED:
+                self.done[key] += 1
+            elif row.verb in FAILED_VERBS:
+                self.failed[key] += 1
 
     async def find_end(self) -> int:
         low, high = -1, 2**62
@@ -104,6 +124,22 @@ class Sampler:
             else:
                 high = middle
         return high
+
+
+def find_second(moment: Moment) -> int:
+    return moment // MICROS_PER_SECOND
+
+
+def sum_window(counted: Counter[tuple[int, int]], now: Moment) -> Counter[int]:
+    """Sums the last whole seconds by queue, and forgets older ones."""
+    last = find_second(now)
+    found: Counter[int] = Counter()
+    for second, queue_id in [*counted]:
+        if second < last - RATE_WINDOW_S:
+            del counted[second, queue_id]
+        elif second < last:
+            found[queue_id] += counted[second, queue_id]
+    return found
 
 
 class TopScreen(App[None]):

@@ -15,6 +15,7 @@ from penstock.http.state import ServerLimits, ServerState
 from penstock.model.documents import AuditEntry, acting
 from penstock.model.message import Record
 from penstock.rules.access import Right
+from penstock.rules.lifecycle import compute_limits
 from penstock.rules.masking import list_hidden, mask_record
 from penstock.rules.validation import replace_surrogates
 from penstock.wire.records import MessageView, make_message_view
@@ -111,7 +112,9 @@ class RequestContext:
         """Makes the view of a message that this caller may see. All responses use it."""
         queue = await self.broker.get_queue_by_id(record.message.queue_id)
         shown = mask_record(record, list_hidden(queue, self.reveals))
-        return make_message_view(shown.record, queue.name, shown.masked, timeline=timeline)
+        view = make_message_view(shown.record, queue.name, shown.masked, timeline=timeline)
+        attempt_limit, _ = compute_limits(record.message.meta, queue.settings)
+        return replace(view, attempt_limit=attempt_limit)
 
     def check(self, right: Right, queue: str, scope: str | None = None) -> None:
         """Raises Forbidden. The scope is that of the request, unless another one is given."""

@@ -145,6 +145,7 @@ class ServerState:
         self.figures = LiveFigures(self.store, self.directory, self.counts)
         self.last_hour = LastHour()
         self.lake_jobs = LakeJobs()
+        self.environment = ""
         events = (self.store, self.directory, self.hub, self.outages)
         self.lease_watcher = LeaseWatcher(*events)
         self.wait_follower = WaitTail(*events)
@@ -266,6 +267,8 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()
     # Origins of web pages that may call the service from a browser.
     cors_origins: tuple[str, ...] = ()
+    # Shown on every page of the dashboard, such as production.
+    environment: str = ""
 
 
 @asynccontextmanager
@@ -285,5 +288,6 @@ async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
             proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,
         )
         service.lake_jobs = LakeJobs(options.url, options.lake)
+        service.environment = options.environment
         async with service.sender, service.callbacks, service.notices, service.runner:
             yield service

@@ -73,7 +73,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionLevel.BAD,
             facts.queue,
             f"{count_of(facts.died, 'message')} died in the last 5 minutes"
-            + (", usually of" if facts.common_error else ""),
+            + (", usually:" if facts.common_error else ""),
             facts.common_error or "",
             facts.died_at,
         )

@@ -44,6 +44,8 @@ class SessionView(Struct, frozen=True, omit_defaults=True):
     engine: str = ""
     durability: str = ""
     build: str = ""
+    # The name given by `penstock serve --environment`.
+    environment: str = ""
 
 
 class QueueFigures(Struct, frozen=True, kw_only=True):

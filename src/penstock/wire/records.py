@@ -52,6 +52,8 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
     attempts: int
     deliveries: int
     created_at: Time
+    # Attempts after which the message dies, by its own limit or that of its queue.
+    attempt_limit: int | None = None
     body: Json = UNSET
     body_base64: str | None = None
     reason: str | None = None

@@ -109,4 +109,7 @@ export async function send<T>(method: string, path: string, body?: unknown): Pro
   return unwrap(asked);
 }
 
+/** True if the same request may succeed later: the network, the server or its store was away. */
+export const isTransient = (error: unknown): boolean => error instanceof ApiError && (error.status === 0 || error.status >= 500);
+
 export const explainError = (error: unknown): string => (error instanceof Error ? error.message : String(error));

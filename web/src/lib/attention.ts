@@ -69,7 +69,7 @@ function fromInbox(steps: Schemas["HumanStepView"][], now: number): Item[] {
   const soon = ends.filter((each) => Date.parse(each) - now < HOUR_MS).length;
   const text = soon ? `${plural(soon, "decision")} ${soon === 1 ? "is" : "are"} due within the hour` : `${plural(steps.length, "decision")} ${steps.length === 1 ? "waits" : "wait"} for people`;
   const title = steps.length === 1 ? steps[0]!.title : "";
-  return [{ key: "inbox", rank: 2, level: "people", color: "c-human", icon: "human", subject: "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
+  return [{ key: "inbox", rank: 0.5, level: "people", color: "c-human", icon: "human", subject: "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
 }
 
 export function listAttention(overview: Overview, anomalies: Schemas["AnomalyView"][], steps: Schemas["HumanStepView"][], now: number): Item[] {

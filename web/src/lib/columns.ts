@@ -1,33 +1,60 @@
-// The columns of the message list, and which of them the viewer chose.
+// The columns of the message list, how wide they are, and which of them the viewer chose.
 import type { Message } from "./api";
+import { fit } from "./measure";
 
 export interface Column {
   name: string;
   title: string;
-  /** The width as a track of a grid. */
-  wide: string;
-  narrow: string;
   kind: "text" | "mono" | "num" | "time";
-  value: (row: Message) => string | number | null | undefined;
+  value: (row: Message, narrow: boolean) => string | number | null | undefined;
+  /** The widest text that is not cut, in pixels. */
+  most?: number;
+  /** Takes what is left. */
+  grows?: boolean;
 }
 
 const lastPart = (type: string): string => type.split(".").at(-1) || type;
-export const shortType = (row: Message, narrow: boolean): string => (narrow ? lastPart(row.type) : row.type);
+const runs = (row: Message): string => (row.attempt_limit ? `${row.attempts}/${row.attempt_limit}` : String(row.attempts));
 
 export const COLUMNS: Column[] = [
-  { name: "queue", title: "Queue", wide: "minmax(80px, 1fr)", narrow: "minmax(70px, 1fr)", kind: "text", value: (row) => row.queue },
-  { name: "type", title: "Type", wide: "minmax(90px, 1.2fr)", narrow: "minmax(80px, 1fr)", kind: "mono", value: (row) => row.type },
-  { name: "priority", title: "Priority", wide: "68px", narrow: "62px", kind: "num", value: (row) => row.priority },
-  { name: "runs", title: "Runs", wide: "56px", narrow: "46px", kind: "num", value: (row) => row.attempts },
-  { name: "error", title: "Last error", wide: "minmax(140px, 3fr)", narrow: "minmax(100px, 2.4fr)", kind: "text", value: (row) => row.error ?? row.note },
-  { name: "key", title: "Ordering key", wide: "minmax(90px, 1fr)", narrow: "minmax(80px, 1fr)", kind: "mono", value: (row) => row.ordering_key },
-  { name: "correlation", title: "Correlation", wide: "minmax(100px, 1.2fr)", narrow: "minmax(80px, 1fr)", kind: "mono", value: (row) => row.correlation_id },
-  { name: "worker", title: "Worker", wide: "minmax(80px, .8fr)", narrow: "80px", kind: "mono", value: (row) => row.consumer ?? row.timeline?.at(-1)?.consumer },
-  { name: "due", title: "Due", wide: "104px", narrow: "92px", kind: "time", value: (row) => row.due_at },
-  { name: "published", title: "Published", wide: "104px", narrow: "92px", kind: "time", value: (row) => row.created_at },
+  { name: "queue", title: "Queue", kind: "text", most: 180, value: (row) => row.queue },
+  { name: "type", title: "Type", kind: "mono", most: 300, value: (row, narrow) => (narrow ? lastPart(row.type) : row.type) },
+  { name: "priority", title: "Priority", kind: "num", value: (row) => row.priority },
+  { name: "runs", title: "Runs", kind: "num", value: runs },
+  { name: "error", title: "Last error", kind: "text", grows: true, value: (row) => row.error ?? row.note },
+  { name: "key", title: "Ordering key", kind: "mono", value: (row) => row.ordering_key },
+  { name: "correlation", title: "Correlation", kind: "mono", value: (row) => row.correlation_id },
+  { name: "worker", title: "Worker", kind: "mono", value: (row) => row.consumer ?? row.timeline?.at(-1)?.consumer },
+  { name: "due", title: "Due", kind: "time", value: (row) => row.due_at },
+  { name: "published", title: "Published", kind: "time", value: (row) => row.created_at },
 ];
 export const DEFAULT_COLUMNS = ["queue", "type", "runs", "error"];
 const KEY = "penstock.columns";
+const PADDING = 16;
+const TIME = 70;
+const MAX_TEXT = 160;
+const MAX_NARROW = 130;
+const MIN_GROWING = 140;
+const ICON = 20;
+
+/** Returns the tracks of the grid: as wide as what is in them, and the rest for one column. */
+export function fitColumns(columns: Column[], rows: Message[], states: string[], narrow: boolean): string {
+  const growing = columns.find((each) => each.grows) ?? columns.at(-1);
+  const tracks = columns.map((column) => {
+    const width = column === growing && column.grows ? MIN_GROWING : PADDING + fitColumn(column, rows, narrow);
+    return column === growing ? `minmax(${width}px, 1fr)` : `${width}px`;
+  });
+  const id = PADDING + fit(rows.map((row) => row.id), "mono", 44, 150);
+  const state = PADDING + ICON + fit(states, "text", 30, 80);
+  return ["34px", `${id}px`, `${state}px`, ...tracks, growing ? `${TIME + PADDING}px` : "minmax(100px, 1fr)"].join(" ");
+}
+
+function fitColumn(column: Column, rows: Message[], narrow: boolean): number {
+  if (column.kind === "time") return TIME;
+  const title = fit([column.title], "text", 24, MAX_TEXT);
+  const texts = rows.map((row) => String(column.value(row, narrow) ?? ""));
+  return fit(texts, column.kind === "mono" ? "mono" : "text", title, narrow ? MAX_NARROW : (column.most ?? MAX_TEXT));
+}
 
 export function readColumns(): string[] {
   try {

@@ -69,9 +69,12 @@ export function stamp(iso: string): string {
 }
 
 export function bytes(size: number): string {
-  if (size < 1_024) return `${size} bytes`;
+  if (size < 1_024) return `${size} ${size === 1 ? "byte" : "bytes"}`;
   if (size < 1_048_576) return `${(size / 1_024).toFixed(1)} KB`;
   return `${(size / 1_048_576).toFixed(1)} MB`;
 }
 
 export const plural = (number: number, noun: string): string => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/** The word for a state: operators say running, the API says claimed. */
+export const stateWord = (state: string | null | undefined): string => (state === "claimed" ? "running" : (state ?? "hidden"));

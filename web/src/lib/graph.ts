@@ -8,6 +8,8 @@ export interface Place {
 }
 const WIDTH = 210;
 const HEIGHT = 58;
+const NODE_WIDTH = 170;
+const NODE_HEIGHT = 44;
 
 /** Returns the place of each node, and the size of the whole. A node is right of all it waits for. */
 export function layOut(nodes: GraphNode[]): { places: Place[]; width: number; height: number } {
@@ -26,5 +28,5 @@ export function layOut(nodes: GraphNode[]): { places: Place[]; width: number; he
     const row = (filled[layer] = (filled[layer] ?? -1) + 1);
     return { x: layer * WIDTH, y: row * HEIGHT };
   });
-  return { places, width: (Math.max(0, ...layers) + 1) * WIDTH, height: (Math.max(0, ...filled.map((each) => each ?? 0)) + 1) * HEIGHT };
+  return { places, width: Math.max(0, ...layers) * WIDTH + NODE_WIDTH, height: Math.max(0, ...filled.map((each) => each ?? 0)) * HEIGHT + NODE_HEIGHT };
 }

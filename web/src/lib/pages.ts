@@ -36,5 +36,6 @@ export const pages: Page[] = [
 export const subpages: Record<string, { title: string; parent: string; load: Page["load"] }> = {
   message: { title: "Messages", parent: "messages", load: () => import("../pages/Message.svelte") },
   trace: { title: "Trace", parent: "messages", load: () => import("../pages/Trace.svelte") },
+  subscription: { title: "Queues", parent: "queues", load: () => import("../pages/Subscription.svelte") },
   queue: { title: "Queues", parent: "queues", load: () => import("../pages/Queue.svelte") },
 };

@@ -1,8 +1,9 @@
 // A value from the server that is fetched again when it may have changed.
-import { explainError } from "./api";
+import { explainError, isTransient } from "./api";
 import { live, type Changes } from "./live.svelte";
 
 const MIN_INTERVAL_MS = 500;
+const RETRY_MS = 3_000;
 
 export class Query<T> {
   value = $state.raw<T>();
@@ -27,6 +28,7 @@ export class Query<T> {
     } catch (error) {
       if (this.running !== running || (error instanceof DOMException && error.name === "AbortError")) return;
       this.error = explainError(error);
+      if (isTransient(error)) this.retry();
     }
     this.running = null;
     this.loading = false;
@@ -46,6 +48,15 @@ export class Query<T> {
       this.timer = undefined;
       void this.refresh();
     }, wait);
+  }
+
+  private retry(): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      if (document.hidden || live.paused) this.retry();
+      else void this.refresh();
+    }, RETRY_MS);
   }
 
   stop(): void {

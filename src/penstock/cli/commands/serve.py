@@ -79,6 +79,10 @@ IDENTITY = (
 )  # fmt: skip
 
 CONNECTIONS = (
+    click.option("--environment", metavar="NAME",
+                 help="Name that the dashboard shows beside its titles, such as production."),
+    click.option("--public-url", metavar="URL",
+                 help="Public URL of this service, for links and notifications."),
     click.option("--max-request", type=click.IntRange(1_024),
                  help="Maximum request size in bytes."),
     click.option("--trusted-proxies", metavar="CIDR", multiple=True,
@@ -104,11 +108,6 @@ FILES_AND_WEBHOOKS = (
         "--allow-private-callbacks/--no-allow-private-callbacks",
         default=None,
         help="Allow webhooks to loopback and private addresses.",
-    ),
-    click.option(
-        "--public-url",
-        metavar="URL",
-        help="Public URL of this service, for links and notifications.",
     ),
     click.option("--lake", metavar="LOCATION", help="Lake of pipeline runs from the dashboard."),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
@@ -228,6 +227,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         trusted_issuers=read_trusted_issuers(given),
         trusted_proxies=given.trusted_proxies,
         cors_origins=given.cors_origin,
+        environment=given.environment or "",
     )
     run_with_uvloop(serve_on(options, listener, grace=given.grace, parent=parent))
 

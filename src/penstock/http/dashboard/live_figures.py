@@ -138,6 +138,8 @@ class LiveFigures:
         if self.seeded is not None:
             self.seeded.fill(series, queue_id, snapshot)
         series.count(count_unfinished(snapshot, queue_id), snapshot.at)
+        if self.counted is not None:
+            series.bridge(find_bucket(self.counted.at), bucket)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
         if ready or claimed:
             series.samples[bucket] = Sample(ready, claimed, snapshot.since.get(queue_id))

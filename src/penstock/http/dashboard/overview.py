@@ -41,14 +41,17 @@ class OverviewInputs(Struct, frozen=True):
 
 
 def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Overview:
-    """Shows the busiest queues whose names contain a text. Totals are those of all queues."""
+    """Shows the busiest queues whose names contain a text, and first the one that is called so.
+
+    Totals are those of all queues.
+    """
     last = find_bucket(inputs.now)
     figures = [make_figures(inputs, queue, last) for queue in inputs.queues]
     facts = [
         make_facts(inputs, queue, each) for queue, each in zip(inputs.queues, figures, strict=True)
     ]
     wanted = [each for each in figures if contains.lower() in each.queue.lower()]
-    busiest = sorted(wanted, key=lambda each: (-weigh(each), each.queue))[:limit]
+    ranked = sorted(wanted, key=lambda each: (each.queue != contains, -weigh(each), each.queue))
     return Overview(
         now=to_datetime(inputs.now),
         bucket_seconds=BUCKET_S,
@@ -64,7 +67,7 @@ def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Ove
             )
             for each in find_attention(facts, inputs.failing_agents)
         ],
-        queues=sorted(busiest, key=lambda each: each.queue),
+        queues=sorted(ranked[:limit], key=lambda each: each.queue),
         queue_count=len(figures),
     )
 
@@ -127,7 +130,7 @@ def make_totals(
     begun = min((series.begun for series in shown), default=last)
     published = sum_series(shown, last, lambda series: series.published)
     oldest = [moment for id, moment in inputs.snapshot.since.items() if id in ids]
-    samples = sum_samples(shown, last)
+    samples = sum_samples(shown, last, find_bucket(inputs.snapshot.at))
     return OverviewTotals(
         ready=sum(each.ready for each in figures),
         scheduled=sum(each.scheduled for each in figures),
@@ -157,8 +160,11 @@ class SampleTotal(Struct):
     oldest: float = 0.0
 
 
-def sum_samples(shown: Sequence[QueueSeries], last: int) -> list[SampleTotal]:
-    """Sums the samples of each bucket; `oldest` is the longest wait at the bucket's end."""
+def sum_samples(shown: Sequence[QueueSeries], last: int, counted: int) -> list[SampleTotal]:
+    """Sums the samples of each bucket; `oldest` is the longest wait at the bucket's end.
+
+    Buckets after the last count are like it.
+    """
     first = last - BUCKETS + 1
     totals = [SampleTotal() for _ in range(BUCKETS)]
     for series in shown:
@@ -171,4 +177,5 @@ def sum_samples(shown: Sequence[QueueSeries], last: int) -> list[SampleTotal]:
             if sample.since is not None:
                 waited = (bucket + 1) * BUCKET_S - sample.since / MICROS_PER_SECOND
                 total.oldest = max(total.oldest, round(waited, 1))
-    return totals
+    known = max(0, min(counted, last) - first)
+    return totals[: known + 1] + [totals[known]] * (BUCKETS - known - 1)

@@ -71,6 +71,13 @@ class QueueSeries:
             self.published[find_bucket(at)] += total - self.total
             self.total = total
 
+    def bridge(self, counted: int, bucket: int) -> None:
+        """Fills the buckets between two counts: a busy server may count more than 5 s apart."""
+        sample = self.samples.get(counted)
+        if sample is not None:
+            for between in range(counted + 1, bucket):
+                self.samples[between] = sample
+
     def forget_before(self, bucket: int) -> None:
         for counted in (self.published, self.completed, self.failed, self.samples):
             for old in [each for each in counted if each < bucket]:

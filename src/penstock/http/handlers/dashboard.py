@@ -160,6 +160,7 @@ def make_session_view(
         engine=able.engine,
         durability=able.durability,
         build=read_web_file("index.html").etag.strip('"'),
+        environment=call.service.environment,
     )
 
 

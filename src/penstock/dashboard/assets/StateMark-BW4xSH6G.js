@@ -1,1 +1,0 @@
-import{K as e,L as t,Y as n,i as r,it as i,lt as a,nt as o,ot as s,pt as c,q as l,vt as u}from"./live.svelte-DCpvQaWK.js";var d=n(`<span><!> </span>`);function f(n,f){let p=c(()=>f.state===`claimed`?`running`:f.state);var m=d(),h=s(m);r(h,{get name(){return f.state}});var g=a(h,1,!0);u(m),i(()=>{t(m,1,`state c-${f.state??``}`),e(g,o(p))}),l(n,m)}export{f as t};
