@@ -298,7 +298,10 @@ async def test_an_action_whose_role_is_deleted_midway_is_paused(stage: Stage) ->
     assert len(await stage.drain()) == 3
 
 
-async def test_messages_read_ahead_are_left_alone_once_a_right_is_taken_away(stage: Stage) -> None:
+async def test_messages_read_ahead_are_left_alone_once_a_right_is_taken_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.bulk.reader.MAX_BATCH", 100)
     await stage.queue("other")
     credentials = Credentials(stage.store)
     await credentials.save_role("default", "cleaner", ("manage",))

@@ -89,6 +89,7 @@ async def live(stage: Stage) -> None:
     (dead,) = await stage.broker.admin.find("default", state=State.DEAD)
     await stage.broker.admin.redrive(dead.message.id)
     await stage.travel(6)
+    await stage.promote()
     await stage.drain()
     await stage.publish()
     slow = await stage.take()

@@ -58,6 +58,7 @@ BOUND = re.compile(r"(\w+)\"?(?:::\w+)?\)? (?:=|<|>|<=|>=) ")
 # As feed.py asks for them.
 BY_STRETCHES = (
     "feed_messages", "heads_messages", "feed_history", "messages_between", "history_between",
+    "digest_messages", "digest_history", "history_of",
     "message_columns", "history_columns", "recent", "past", "prunable",
 )  # fmt: skip
 INDEX_TYPES = SQL["index_types"].text

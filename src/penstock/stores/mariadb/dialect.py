@@ -239,11 +239,8 @@ class MariaDialect:
         raise NotYet(f"{self.address.where}: back it up with mariadb-dump --single-transaction")
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
-        final = (
-            await feed.find_final(self.database)
-            if known is None
-            else feed.Final(known.message, known.history)
-        )
+        final = None if known is None else feed.Final(known.message, known.history)
+        final = final or await feed.find_final(self.database)
         return await self.database.read(feed.feed, cursor, limit, final)
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:

@@ -953,10 +953,10 @@ WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES
 WITH page AS MATERIALIZED (
     SELECT position, id, queue_id, verb, consumer, claimed_at, at, tx FROM penstock.history
     WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES),
-rows AS (
+rows AS MATERIALIZED (
     SELECT h.position, h.queue_id, m.type, h.at / 60000000 AS minute, h.consumer, h.claimed_at, h.at,
            h.at - h.claimed_at AS run, h.claimed_at - coalesce(m.run_at, m.created_at) AS wait, h.tx,
-           coalesce(h.verb = 'complete' AND h.at - h.claimed_at <= :run AND m.size <= :size
+           coalesce(h.verb = 'complete' AND h.at - h.claimed_at <= :run::bigint AND m.size <= :size::bigint
                     AND NOT coalesce(m.leased, false) AND h.queue_id <> ALL (:whole::int[])
                     AND (SELECT true FROM penstock.history AS r
                          WHERE r.id = h.id AND NOT r.final LIMIT 1) IS NULL, false) AS grouped
