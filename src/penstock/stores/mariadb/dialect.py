@@ -256,9 +256,8 @@ class MariaDialect:
     async def recent(
         self, after: int, limit: int, beyond: Cursor | None = None
     ) -> list[HistoryRow]:
-        return await self.database.read(
-            export.recent, max(after, beyond.history if beyond else 0), limit
-        )
+        begin = max(after, beyond.history if beyond else 0)
+        return await self.database.read(export.recent, begin, limit)
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         return await self.database.write(feed.restore, page, queue_ids)
