@@ -18,7 +18,7 @@ PLACE = Path(__file__).resolve().parents[2] / "docs" / "tour"
 SIZE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-SETTLED_MS = 3_000
+SETTLED_MS = 6_000
 
 
 def find_message(url: str, filter: str) -> str:
