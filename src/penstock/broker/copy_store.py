@@ -13,9 +13,9 @@ from penstock.broker.alerts import ALERT
 from penstock.broker.documents import list_documents
 from penstock.broker.views import VIEW
 from penstock.broker.waiting.inbox import STATE as HUMAN_STEP
-from penstock.broker.waiting.workflow_start import KEY as WORKFLOW_KEY
-from penstock.broker.waiting.workflow_start import OPEN as OPEN_WORKFLOW
-from penstock.broker.waiting.workflow_start import WORKFLOW
+from penstock.broker.waiting.workflow_build import KEY as WORKFLOW_KEY
+from penstock.broker.waiting.workflow_build import OPEN as OPEN_WORKFLOW
+from penstock.broker.waiting.workflow_build import WORKFLOW
 from penstock.errors import InvalidInput, InvalidState, SlugConflict
 from penstock.model.broadcast import BROADCAST, BROADCAST_CATCH_UP, BROADCAST_CLAIM
 from penstock.model.copies import CopyCursor, StoredLife, StoreDump
