@@ -48,7 +48,7 @@ ROUTING = (
              "local prefix = format('%08x:', tonumber(lease_of(ids[place], text).queue) or 0)",
              conformance("seen")),
     Mutation("catching_up_stops_early", "agents/broadcast_follower.py", "make_change",
-             "if any(message.created_at > last for message in page.messages):", "if True:",
+             "if until is not None and page.cursor.message >= until:", "if True:",
              conformance("broadcast")),
     Mutation("large_limits_do_not_fill", "broker/broadcast/fanout.py", "find_limit",
              "return 0 if receiver.subscription.full else None", "return None",
