@@ -39,6 +39,17 @@ async def test_three_subscriptions_end_their_copies_independently(stage: Stage) 
     assert states == [State.COMPLETED, State.DEAD, State.COMPLETED]
 
 
+async def test_a_broadcast_queue_is_deleted_with_its_subscriptions_by_force_only(
+    stage: Stage,
+) -> None:
+    await broadcast(stage, "a", "b")
+    await stage.broker.publish(Draft(queue="events"))
+    with pytest.raises(InvalidState, match="has subscriptions: a, b; delete them first"):
+        await stage.admin.delete_queue("events")
+    await stage.admin.delete_queue("events", force=True)
+    assert [each.name for each in await stage.admin.queues() if not each.system] == ["default"]
+
+
 async def test_a_filter_chooses_what_a_subscription_gets(stage: Stage) -> None:
     await broadcast(stage)
     subscribe = stage.broker.broadcasts.subscribe

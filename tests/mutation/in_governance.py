@@ -47,6 +47,8 @@ GOVERNANCE = (
     rule("catching_up_ends_too_soon", "agents/broadcast_follower.py make_change",
          "if until is not None and page.cursor.message >= until:", "if until is not None:",
          "tests/postgres/test_broadcast.py"),
+    rule("deleted_broadcasts_leave_subscriptions", "broker/broadcast/subscriptions.py delete_all",
+         "if names and not force:", "if False:", "tests/conformance/test_broadcast.py"),
     rule("old_snapshots_miss_subscriptions", "broker/publish.py",
          "if self.directory.version != version:", "if False:", "tests/postgres/test_broadcast.py"),
     rule("children_forget_their_rules", "worker/steps.py adopt", "path=meta.path", "path=()",

@@ -195,6 +195,15 @@ class Admin(QueueAdmin):
             await end_human_steps(self.store, self.directory, record.message.id)
         return answer
 
+    async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
+        """Deletes a queue without unfinished messages or subscriptions. `force` ends them."""
+        queue = await self.queue(name, scope=scope)
+        if queue.settings.kind == "broadcast":
+            from penstock.broker.broadcast.subscriptions import Broadcasts
+
+            await Broadcasts(self).delete_all(queue, force=force)
+        await super().delete_queue(name, force=force, scope=scope)
+
     async def cancel_tree(
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> "CancelledTree":

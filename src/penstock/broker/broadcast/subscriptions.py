@@ -99,6 +99,18 @@ class Broadcasts:
                 return await self._drop_child(parent, name)
         raise Busy(f"the subscriptions of queue {queue!r} are being changed; try again")
 
+    async def delete_all(self, queue: Queue, *, force: bool) -> None:
+        """Deletes the subscriptions of a queue, or raises InvalidState without `force`."""
+        _, found = await self._read(queue)
+        names = [each.name for each in found.subscriptions]
+        if names and not force:
+            raise InvalidState(
+                f"queue {queue.name!r} has subscriptions: {', '.join(names)}; delete them first,"
+                " or use force"
+            )
+        for name in names:
+            await self.unsubscribe(queue.name, name, scope=queue.scope.name)
+
     async def mark_live(self, parent: Queue, name: str) -> None:
         """Records that a subscription has caught up. Another process may have done so."""
         await self._mark(parent, name, catching_up=False)
