@@ -54,7 +54,7 @@ def test_a_server_serves_until_it_is_told_to_stop(terminal: Terminal, number: in
         assert until(lambda: answers(port)) == b'{"status":"ok"}'
         log = ended(server, number)
     assert "server started" in log
-    assert "every client on this machine has full access" in log
+    assert "every local client has full access" in log
     assert log.splitlines()[-1].endswith("server stopped")
 
 

@@ -72,6 +72,7 @@ class SyncAdmin(SyncGroup[RemoteAdmin]):
     find = make_sync(RemoteAdmin.find)
     search = make_sync(RemoteAdmin.search)
     cancel = make_sync(RemoteAdmin.cancel)
+    cancel_tree = make_sync(RemoteAdmin.cancel_tree)
     redrive = make_sync(RemoteAdmin.redrive)
     redrive_many = make_sync(RemoteAdmin.redrive_many)
     edit = make_sync(RemoteAdmin.edit)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.broker.publish import NOT_PUBLISHED
 from penstock.broker.waiting.dependencies import hold
 from penstock.errors import Conflict, InvalidState
 from penstock.model.changes import Change
 from penstock.model.message import After, Draft, State, StoredMessage, Verb
-from penstock.model.store_types import Entry, Query
+from penstock.model.store_types import Entry, Published, Query
 from penstock.model.waiting import HeldEnd
 from penstock.model.workflow import PreparedWorkflow, Workflow, WorkflowState, with_ids
 from penstock.rules import drafts, workflows
@@ -81,8 +82,7 @@ class WorkflowBuilder:
         position = {place: number for number, place in enumerate(places)}
         entries = [self.make_entry(place, position) for place in places]
         published = await self.store.enqueue(entries, atomic=True)
-        if refused := next((each for each in published if each.code), None):
-            raise InvalidState(f"workflow {self.flow.name!r} was refused: {refused.code}")
+        refuse_unless_published(self.flow, published)
         self.ids.update(zip(places, (each.id for each in published), strict=True))
 
     async def forget(self) -> None:
@@ -103,6 +103,15 @@ class WorkflowBuilder:
             on_dead=node.on_dead,
         )
         return hold(self.entries[place], after if node.after else After(ids=(self.gate,)))
+
+
+def refuse_unless_published(flow: Workflow, published: Sequence[Published]) -> None:
+    """Raises InvalidState with the code of the node that was refused."""
+    codes = [each.code for each in published if each.code]
+    if codes:
+        # The other nodes of a step are not published because of that one.
+        cause = next((code for code in codes if code != NOT_PUBLISHED), NOT_PUBLISHED)
+        raise InvalidState(f"workflow {flow.name!r} was refused: {cause}")
 
 
 async def open_gate(service: "Workflows", flow: Workflow) -> None:

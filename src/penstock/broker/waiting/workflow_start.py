@@ -16,12 +16,12 @@ from penstock.broker.waiting.workflow_build import (
     WORKFLOW,
     WorkflowBuilder,
     name_document,
+    refuse_unless_published,
 )
 from penstock.errors import (
     Conflict,
     IdempotencyConflict,
     InvalidInput,
-    InvalidState,
     PenstockError,
 )
 from penstock.model.changes import Change, Changed
@@ -232,9 +232,7 @@ def expect_published(flow: Workflow, changed: Changed | None) -> list[int]:
     """Returns the ids of the messages, or raises why the workflow did not start."""
     if changed is None:
         raise Conflict(f"workflow {flow.name!r} was started by another request; try again")
-    if not changed.written:
-        refused = next(each for each in changed.published if each.code)
-        raise InvalidState(f"workflow {flow.name!r} was refused: {refused.code}")
+    refuse_unless_published(flow, changed.published)
     return [each.id for each in changed.published]
 
 
