@@ -68,12 +68,10 @@ class WorkflowBuilder:
             )
             if not await self.service.save(flow, 1):
                 raise Conflict(f"workflow {self.flow.id} was cancelled before it was complete")
-        except Conflict:
+        except Conflict as error:
             await cancel_all(self.service, [gate, *self.ids.values()])
-            raise
-        except InvalidState:
-            await cancel_all(self.service, [gate, *self.ids.values()])
-            await self.forget()
+            if isinstance(error, InvalidState):
+                await self.forget()
             raise
         await open_gate(self.service, flow)
         return flow
