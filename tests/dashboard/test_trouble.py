@@ -98,7 +98,7 @@ def test_a_store_that_is_away_is_said_and_survived(
                 expect(each.get_by_role("alert").first).to_contain_text("postgresql://")
         finally:
             postgres_server.start()
-        # Nobody presses a button: the pages ask again.
+        # The pages retry without a click.
         expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
         expect(rows).to_have_count(1)
         expect(page.get_by_role("alert")).to_have_count(0)

@@ -261,7 +261,7 @@ async def test_whoever_leaves_the_line_for_a_connection_takes_nobody_elses_turn(
             leaving = [asyncio.ensure_future(publish(store)) for _ in range(3)]
             staying = asyncio.ensure_future(publish(store))
             with anyio.fail_after(CAP):
-                while len(store.database.pool.waiting) < 4:  # noqa: ASYNC110 - nobody tells
+                while len(store.database.pool.waiting) < 4:  # noqa: ASYNC110 - there is no event for it
                     await anyio.sleep(0.001)
             leaving[0].cancel()
         # Their turn has come, and they have not heard of it yet.

@@ -148,7 +148,7 @@ async def test_who_is_behind_a_pooler_looks_often_and_tells_the_others(
         assert far.notifier.longest_wait == POLL_INTERVAL_DEAF_S
         store.notifier.listen()
         with anyio.fail_after(CAP):
-            while not store.notifier.hears:  # noqa: ASYNC110 - nobody tells
+            while not store.notifier.hears:  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.005)
         heard = store.notifier.wait([QUEUE])
         await publish(far)

@@ -44,7 +44,7 @@ async def hearing(store: PostgresStore) -> None:
     """It listens, and trusts that it would hear."""
     store.notifier.listen()
     with anyio.fail_after(CAP):
-        while not store.notifier.hears:  # noqa: ASYNC110 - nobody tells
+        while not store.notifier.hears:  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(0.005)
 
 
@@ -95,7 +95,7 @@ async def test_a_waiter_hears_again_after_its_listener_was_killed(
     assert await execute(url, LISTENING)
     with anyio.fail_after(CAP):
         # It may hear again before anybody sees that it did not.
-        while store.notifier.connection is killed:  # noqa: ASYNC110 - nobody tells
+        while store.notifier.connection is killed:  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(0.001)
     heard = await woken(store)
     await publish(other)
@@ -199,11 +199,11 @@ async def test_many_publishes_are_told_of_together(store: PostgresStore, url: st
             await asyncio.gather(*(publish(store) for _ in range(4)))
         publishers = {each.get_server_pid() for each in store.database.pool.idle}
         with anyio.fail_after(CAP):
-            while store.notifier.sending is not None:  # noqa: ASYNC110 - nobody tells
+            while store.notifier.sending is not None:  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.001)
         await say(url, last)
         with anyio.fail_after(CAP):
-            while last not in told:  # noqa: ASYNC110 - nobody tells
+            while last not in told:  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.001)
     assert 1 <= len(told) - 1 < 200
     assert set(told) == {str(QUEUE), last}

@@ -212,11 +212,11 @@ def test_the_url_of_the_proxy_differs_only_in_its_port() -> None:
 
 async def until_heard(echo: Echo, count: int) -> None:
     with anyio.fail_after(CAP):
-        while len(echo.heard) < count:  # noqa: ASYNC110 - nobody tells
+        while len(echo.heard) < count:  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(0.001)
 
 
 async def until_lossy(proxy: Proxy) -> None:
     with anyio.fail_after(CAP):
-        while not any(link.lossy for link in proxy.links):  # noqa: ASYNC110 - nobody tells
+        while not any(link.lossy for link in proxy.links):  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(0.001)
