@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import OutcomeUnknown, StoreUnreachable
 from penstock.model.message import State, Verb
 from penstock.model.store_types import AnswerKind, Claim, Completion, Dedupe, Entry, Extension, Move
+from penstock.stores.mariadb import connection, statement
 from penstock.stores.mariadb.connection import parse
 from penstock.stores.mariadb.store import MariaStore, open_at
 from tests.servers.mariadb import MariaDB
@@ -111,3 +112,15 @@ async def test_a_server_that_was_killed_has_what_it_confirmed_and_is_used_again(
             assert (await store.claim(Claim((QUEUE,), "tester", 1))).messages == []
             (next_one,) = await claimed(store, 1)
             assert next_one.fence > held.fence
+
+
+async def test_the_census_has_a_time_limit_of_its_own(
+    store: MariaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = statement.MariaStatement("SELECT 1, 'message', 1, 1 FROM dual WHERE NOT SLEEP(3)")
+    monkeypatch.setitem(statement.SQL, "census", slow)
+    monkeypatch.setattr(connection, "SCAN_TIMEOUT_S", 0.1)
+    with pytest.raises(StoreUnreachable):
+        await store.census()
+    monkeypatch.undo()
+    assert await store.census() == []

@@ -11,7 +11,9 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
 from penstock.model.store_types import Completion, Dedupe, Entry, Lock
+from penstock.stores.postgres import transaction
 from penstock.stores.postgres.store import PostgresStore
+from penstock.stores.postgres.transaction import PostgresStatement
 from tests.postgres.scenes import CAP, QUEUE, claim, execute, open_store, places, publish
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
@@ -289,3 +291,13 @@ async def test_a_call_that_is_cancelled_leaves_nothing_behind(
     async with asyncio.timeout(CAP):
         while (await execute(url, open_for))[0][0]:
             pass
+
+
+async def test_the_census_has_a_time_limit_of_its_own(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = PostgresStatement("SELECT 1, 'message', 1, 1 FROM pg_sleep(3)", ())
+    monkeypatch.setitem(transaction.SQL, "census", slow)
+    monkeypatch.setattr(transaction, "SCAN_TIMEOUT_S", 0.1)
+    with pytest.raises(StoreUnreachable):
+        await store.census()

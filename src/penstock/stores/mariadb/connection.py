@@ -24,6 +24,8 @@ from penstock.stores.urls import make_url_error, split, take_durability, take_po
 
 # Time limit of every call, in seconds.
 CALL_TIMEOUT_S = 5.0
+# For a statement over whole tables.
+SCAN_TIMEOUT_S = 600.0
 # In UTC, because local time goes back once a year.
 MOMENT = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
 # Overrides server defaults: overlong values must fail, and a claim must not lock gaps.
@@ -81,6 +83,14 @@ class MariaConnection:
                 await self.connection.next_result()
                 outcomes.append(self.read_outcome())
         return outcomes
+
+    async def scan(self, statement: str) -> list[StatementOutcome]:
+        """Sends a statement that may take minutes."""
+        self.deadline = SCAN_TIMEOUT_S
+        try:
+            return await self.send(statement)
+        finally:
+            self.deadline = CALL_TIMEOUT_S
 
     def read_outcome(self) -> StatementOutcome:
         result = self.connection._result

@@ -114,6 +114,9 @@ class MariaTransaction(Guarded, StoreTransaction):
             await self.add(make_leave_statement(PLACES[statement], [Ticket(*row) for row in rows]))
         return rows
 
+    async def scan(self, statement: str, /) -> list[Any]:
+        return last_rows(await self.session.scan(fill_statement(statement)))
+
     async def add(self, text: str) -> None:
         self.later.append(text)
         self.length += len(text)

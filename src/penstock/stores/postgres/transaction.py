@@ -18,7 +18,7 @@ from penstock.model.store_types import (
     Published,
 )
 from penstock.stores.postgres import publish
-from penstock.stores.postgres.connection import CALL_TIMEOUT_S
+from penstock.stores.postgres.connection import CALL_TIMEOUT_S, SCAN_TIMEOUT_S
 from penstock.stores.postgres.errors import (
     CONFLICT_ERRORS,
     ERRORS,
@@ -127,6 +127,9 @@ class PostgresTransaction(Locks, StoreTransaction):
         return await self.connection.fetch(
             text, *[values[name] for name in names], timeout=CALL_TIMEOUT_S
         )
+
+    async def scan(self, statement: str, /) -> list[Any]:
+        return await self.connection.fetch(SQL[statement].text, timeout=SCAN_TIMEOUT_S)
 
     async def run_many(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
         if rows:

@@ -34,7 +34,7 @@ async def past(tx: SqlTransaction, before: int, after: int, limit: int) -> list[
 
 
 async def census(tx: SqlTransaction) -> list[Tally]:
-    return [Tally(*row) for row in await tx.all("census")]
+    return [Tally(*row) for row in await tx.scan("census")]
 
 
 async def depths(tx: SqlTransaction, ended: int) -> dict[tuple[int, str], int]:

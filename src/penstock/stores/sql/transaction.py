@@ -57,6 +57,10 @@ class SqlTransaction(ABC):
     @abstractmethod
     async def all(self, statement: str, /, **values: Any) -> list[Any]: ...
 
+    async def scan(self, statement: str, /) -> list[Any]:
+        """Like `all`, for a statement over whole tables, which may take minutes."""
+        return await self.all(statement)
+
     @abstractmethod
     async def lock(self, *what: Lockable) -> None:
         """Locks these against other writers until the transaction ends."""
