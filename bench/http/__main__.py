@@ -37,7 +37,10 @@ def claim_then_complete(answer: bytes) -> bytes:
     return request("/v1/complete", b'{"token":"' + rest.partition(b'"')[0] + b'"}')
 
 
-async def figures(url: str, folder: Path, given: argparse.Namespace) -> AsyncIterator[Figure]:
+async def figures(
+    url: str, idle_url: str, folder: Path, given: argparse.Namespace
+) -> AsyncIterator[Figure]:
+    """`idle_url` is a store without history, whose agents have nothing to count."""
     with echo(folder) as raw, penstock(folder, url) as server:
         for name, next in (
             ("publish", always("/v1/publish", PUBLISH)),
@@ -47,7 +50,7 @@ async def figures(url: str, folder: Path, given: argparse.Namespace) -> AsyncIte
                 yield figure
     for figure in await in_batches(url, folder, given):
         yield figure
-    with penstock(folder, url) as server, penstock(folder, url) as calm:
+    with penstock(folder, idle_url) as server, penstock(folder, idle_url) as calm:
         for figure in await waiting.figures(server, calm):
             yield figure
 
@@ -73,19 +76,23 @@ async def in_batches(url: str, folder: Path, given: argparse.Namespace) -> list[
 
 
 @contextmanager
-def store(name: str, folder: str) -> Iterator[str]:
+def stores(name: str, folder: str) -> Iterator[tuple[str, str]]:
     if name == "sqlite":
-        yield f"sqlite:///{folder}/queue.db"
+        yield f"sqlite:///{folder}/queue.db", f"sqlite:///{folder}/idle.db"
     else:
-        with Postgres({}, parent=None) as postgres, postgres.database() as url:
-            yield url
+        with (
+            Postgres({}, parent=None) as postgres,
+            postgres.database() as url,
+            postgres.database() as idle_url,
+        ):
+            yield url, idle_url
 
 
-async def bench(url: str, folder: Path, given: argparse.Namespace) -> None:
+async def bench(url: str, idle_url: str, folder: Path, given: argparse.Namespace) -> None:
     subject = f"http-{given.store}"
     print(f"{TERMS}\n\n{HEADER}")
     seen: list[Figure] = []
-    async for figure in figures(url, folder, given):
+    async for figure in figures(url, idle_url, folder, given):
         print(line(figure, TARGETS[subject].get(figure.measure)), flush=True)
         seen.append(figure)
     if given.page:
@@ -102,8 +109,8 @@ def main() -> None:
         "--page", action="store_true", help="write the results to docs/benchmarks.md"
     )
     given = parser.parse_args()
-    with TemporaryDirectory(dir=own_directory()) as folder, store(given.store, folder) as url:
-        uvloop.run(bench(url, Path(folder), given))
+    with TemporaryDirectory(dir=own_directory()) as folder, stores(given.store, folder) as urls:
+        uvloop.run(bench(*urls, Path(folder), given))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Runs background agents: schedules their ticks, and backs off on failures."""
 
 import asyncio
+import math
 import random
 import secrets
 import string
@@ -23,6 +24,8 @@ FREQUENT_S = 1.0
 MAX_FREQUENT_RETRY_WAIT_S = 4.0
 # The first ticks of all agents are spread over this time, or over their interval if shorter.
 FIRST_TICKS_WITHIN_S = 1.0
+# The wait of an agent that nobody needs. It ends when the runner is told to wake such agents.
+UNTIL_WOKEN = math.inf
 log: FilteringBoundLogger = structlog.get_logger()
 
 ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -40,7 +43,10 @@ class Agent(Protocol):
     every: float
 
     async def tick(self) -> float:
-        """Does a bounded piece of work. Returns the seconds to wait; 0 if there is more to do."""
+        """Does a bounded piece of work. Returns the seconds to wait; 0 if there is more to do.
+
+        UNTIL_WOKEN if there is nothing to do until `Runner.wake_dormant`.
+        """
 
 
 class AgentStatus(Struct, frozen=True):
@@ -67,6 +73,7 @@ class AgentTurn:
         self.ran_at: float | None = None
         self.runs_at: float | None = None
         self.nudged = asyncio.Event()
+        self.dormant = False
 
     async def run(self) -> float:
         """Runs the agent once. Errors are logged, and retried with a growing wait."""
@@ -99,9 +106,12 @@ class AgentTurn:
 
     async def pause(self, wait: float) -> None:
         """Sleeps until the wait is over or the agent is nudged. A wait of 0 only yields."""
-        self.runs_at = asyncio.get_running_loop().time() + wait
+        self.dormant = wait == UNTIL_WOKEN
+        self.runs_at = None if self.dormant else asyncio.get_running_loop().time() + wait
         if wait <= 0:
             await asyncio.sleep(0)
+        elif self.dormant:
+            await self.nudged.wait()
         else:
             try:
                 async with asyncio.timeout(wait):
@@ -158,6 +168,12 @@ class Runner:
             raise NotFound(f"no agent named {name!r}")
         for turn in turns:
             turn.nudged.set()
+
+    def wake_dormant(self) -> None:
+        """Makes the agents run that wait for someone to need them."""
+        for turn in self.turns:
+            if turn.dormant:
+                turn.nudged.set()
 
     def statuses(self) -> list[AgentStatus]:
         now = asyncio.get_running_loop().time()

@@ -7,7 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.errors import NotFound, StoreBusy, StoreUnreachable
-from penstock.runner import Agent, AgentStatus, Runner, compute_retry_wait, make_identity
+from penstock.runner import (
+    UNTIL_WOKEN,
+    Agent,
+    AgentStatus,
+    Runner,
+    compute_retry_wait,
+    make_identity,
+)
 from tests.unit.virtual_loop import now, run_virtually
 
 
@@ -241,6 +248,36 @@ def test_cancelling_the_runner_cancels_its_agents() -> None:
         return ended
 
     assert run_virtually(scenario()) == ["cancelled"]
+
+
+def test_an_agent_that_nobody_needs_sleeps_until_it_is_woken() -> None:
+    async def unneeded(run: int) -> float:
+        return UNTIL_WOKEN if run < 3 else 5.0
+
+    async def scenario() -> list[AgentStatus]:
+        seen = []
+        async with Runner([Probe("probe", 1.0, unneeded), Probe("other", 600.0)]) as runner:
+            for _ in range(3):
+                await asyncio.sleep(3_600)
+                seen.append(runner.statuses()[0])
+                runner.wake_dormant()
+        return seen
+
+    first, second, third = run_virtually(scenario())
+    assert [first.runs, second.runs] == [1, 2]
+    assert first.runs_in is None
+    assert third.runs > 100
+
+
+def test_waking_the_dormant_leaves_others_alone() -> None:
+    async def scenario() -> int:
+        async with Runner([Probe("busy", 600.0)]) as runner:
+            await asyncio.sleep(1)
+            runner.wake_dormant()
+            await asyncio.sleep(1)
+            return runner.statuses()[0].runs
+
+    assert run_virtually(scenario()) == 1
 
 
 def test_the_status_tells_runs_errors_and_the_next_run() -> None:

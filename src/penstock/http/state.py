@@ -120,6 +120,7 @@ class ServerState:
             self.send_agent_event,
             self.outages,
         )
+        self.hub.wake_agents = self.figures.wake = self.runner.wake_dormant
         self.measure()
 
     def make_webhooks(self) -> None:

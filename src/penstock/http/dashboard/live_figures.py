@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from penstock.broker.liveness import is_gone
 from penstock.broker.queue_cache import QueueCache
 from penstock.http.dashboard.seed import Seed, read_seed
 from penstock.http.dashboard.series import BUCKETS, QueueSeries, Sample, find_bucket
+from penstock.http.events.hub import do_nothing
 from penstock.http.events.tail import find_newest
 from penstock.http.metrics.queue_stats import QueueCounts, QueueSnapshot
 from penstock.model.message import HistoryRow
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 
 PAGE_SIZE = 500
@@ -50,6 +52,8 @@ class LiveFigures:
         self.topics: dict[str, int] = {}
         self.news = asyncio.Event()
         self.closed = False
+        # Called when a page asks for figures. The agent sleeps until then.
+        self.wake: Callable[[], None] = do_nothing
         # Requests and the agent may update at the same time.
         self.updating = asyncio.Lock()
 
@@ -60,6 +64,7 @@ class LiveFigures:
     async def ask(self) -> None:
         """Keeps the figures going. The first caller waits until they are there."""
         self.asked_at = time.monotonic()
+        self.wake()
         if self.counted is None:
             async with self.updating:
                 if self.counted is None:
@@ -70,7 +75,7 @@ class LiveFigures:
             self.position, self.counted, self.seeded = None, None, None
             self.series.clear()
             self.changed.clear()
-            return self.every
+            return UNTIL_WOKEN
         async with self.updating:
             await self.update()
         return self.every

@@ -5,6 +5,7 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.http.auth.principal import OWNER
 from penstock.http.events.hub import EncodedEvent, Event, Hub
 from penstock.model.anomalies import Anomaly
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -27,7 +28,7 @@ class AnomalyWatcher:
     async def tick(self) -> float:
         if not self.hub.listeners:
             self.known = None
-            return self.every
+            return UNTIL_WOKEN
         found = await read_open(self.store, self.directory)
         seen = {each.subject: each for each in found if not each.muted}
         if self.known is not None:

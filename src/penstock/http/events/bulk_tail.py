@@ -12,6 +12,7 @@ from penstock.http.events.hub import (
     Hub,
 )
 from penstock.model.bulk import BulkAction, BulkState
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -33,7 +34,7 @@ class BulkTail:
     async def tick(self) -> float:
         if not self.hub.wanted:
             self.reported = None
-            return self.every
+            return UNTIL_WOKEN
         names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
         before = self.reported or {}
         # Actions that had started before the first read are not reported as started.

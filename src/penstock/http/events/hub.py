@@ -137,6 +137,10 @@ def make_candidate(event: Event) -> Candidate:
     )
 
 
+def do_nothing() -> None:
+    pass
+
+
 class EventListener:
     """Buffers events for one client. `lost` is set when the buffer is full."""
 
@@ -192,6 +196,8 @@ class Hub:
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
         # Ids of messages whose publish was sent live. The tail reads them again.
         self.announced: set[int] = set()
+        # Called when someone wants events. The agents that read them sleep until then.
+        self.wake_agents: Callable[[], None] = do_nothing
 
     @property
     def wanted(self) -> bool:
@@ -210,6 +216,7 @@ class Hub:
         if self.closed:
             listener.close()
         self.listeners.add(listener)
+        self.wake_agents()
         return listener
 
     def leave(self, listener: EventListener) -> None:
@@ -242,6 +249,7 @@ class Hub:
         """Returns an event that is set when something happens to the message."""
         happened = asyncio.Event()
         self.awaited.setdefault(id, set()).add(happened)
+        self.wake_agents()
         if self.closed:
             happened.set()
         return happened

@@ -17,6 +17,7 @@ from penstock.model.activity import HeldLease
 from penstock.model.message import NEVER, HistoryRow, Moment
 from penstock.outage import Outages
 from penstock.rules.events import CLAIMED, EXTENDED
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -89,7 +90,7 @@ class LeaseWatcher:
         if not self.hub.wants((CLAIMED, EXTENDED)):
             self.started = False
             self.ledger.since = NEVER
-            return self.every
+            return UNTIL_WOKEN
         try:
             await self.look()
         except StoreError as error:

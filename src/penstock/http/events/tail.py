@@ -26,6 +26,7 @@ from penstock.model.store_types import Cursor
 from penstock.outage import Outages
 from penstock.rules.events import HUMAN_DECIDED, HUMAN_OPENED, PUBLISHED, classify
 from penstock.rules.human_steps import TYPE
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -250,7 +251,7 @@ class HistoryTail:
             self.reader = None
             self.hub.cursor = None
             self.hub.announced.clear()
-            return self.every
+            return UNTIL_WOKEN
         # Handled here, because the runner would back off.
         try:
             wait = await self.follow()

@@ -16,6 +16,7 @@ from penstock.model.queue import HUMAN
 from penstock.model.scan import Position, Scan, Source
 from penstock.outage import Outages
 from penstock.rules.events import LIVE_WAIT_KINDS, RESUMED, WAITING, classify
+from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -50,7 +51,7 @@ class WaitTail:
     async def tick(self) -> float:
         if not self.hub.wants(LIVE_WAIT_KINDS):
             self.since = None
-            return self.every
+            return UNTIL_WOKEN
         try:
             await self.start()
             await self.send_stored()
