@@ -3,8 +3,9 @@
 import pytest
 
 from penstock import Context, Penstock
+from penstock.errors import Forbidden
 from penstock.model.human import HumanPattern
-from penstock.model.message import State
+from penstock.model.message import Draft, State
 from penstock.rules.human import Person
 from penstock.testing.simulation import Simulation
 
@@ -70,3 +71,27 @@ async def test_steps_of_a_cancelled_job_are_cancelled() -> None:
         record = await simulation.broker.store.get(id)
         assert record is not None
         assert (record.state, record.reason) == (State.CANCELLED, "requester_ended")
+
+
+async def test_the_requester_is_who_published_the_first_of_the_lineage() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="parts")
+    async def ask(context: Context) -> str:
+        return (await context.approve({"title": "Ship it?"})).by
+
+    @app.task(queue="orders")
+    async def order(context: Context) -> None:
+        await context.enqueue(ask.call())
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        first = (await simulation.broker.admin.get(job.id)).message
+        await simulation.broker.admin.cancel(job.id)
+        draft = Draft(queue="orders", type=first.type, body=first.body, publisher="boss")
+        await simulation.broker.publish(draft)
+        await simulation.advance(5)
+        id = await find_step(simulation)
+        with pytest.raises(Forbidden, match="'boss' requested human step"):
+            await simulation.broker.inbox.decide(id, BOSS, "approve")

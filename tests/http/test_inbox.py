@@ -187,3 +187,38 @@ def test_webhooks_about_steps_need_the_right_access(server: Served, finance: Ser
     assert "chat" in [each["name"] for each in listed]
     assert server.ask("DELETE", "/v1/human-webhooks/chat").status == 204
     assert server.ask("DELETE", "/v1/human-webhooks/chat").status == 404
+
+
+def test_who_published_a_message_does_not_decide_what_its_run_asks(
+    server: Served, finance: Served
+) -> None:
+    queue = server.queue()
+    server.ask("PUT", "/v1/roles/clerk", {"grants": [f"publish:{queue}", "consume:nothing"]})
+    clerk = keyed(server, "clerk", "finance")
+    id = clerk.post("/v1/publish", {"queue": queue, "body": 1}).json["id"]
+    publisher = server.get(f"/v1/messages/{id}").json["publisher"]
+    subjects = {act["subject"] for act in server.get("/v1/audit").json["acts"]}
+    assert publisher and publisher not in subjects
+    (held,) = server.post("/v1/claim", {"queues": [{"queue": queue}]}).json["messages"]
+    spec = {"title": "Refund?", "assign": {"roles": ["finance"]}}
+    asked = {"queue": "_human", "body": {"spec": spec}}
+    child = {"queue": queue, "body": 2}
+    reply = server.post("/v1/wait", {
+        "token": held["token"], "reason": "human", "children": [asked, child],
+        "holds": [{"kind": "after", "after": {"children": [0]}}],
+    })  # fmt: skip
+    assert reply.status == 200, reply
+    (step,) = [
+        each for each in finance.get("/v1/inbox").json["steps"] if each["requester"] == publisher
+    ]
+    path = f"/v1/inbox/{step['id']}/decide"
+    refused = clerk.post(path, {"choice": "approve"})
+    assert (refused.status, refused.code) == (403, "FORBIDDEN")
+    (other,) = server.get("/v1/messages", queue=queue, state="ready").json["messages"]
+    assert server.get(f"/v1/messages/{other['id']}").json["publisher"] == publisher
+    assert finance.post(path, {"choice": "approve"}).status == 200
+
+
+def test_a_caller_cannot_name_another_publisher(server: Served) -> None:
+    reply = server.post("/v1/publish", {"queue": server.queue(), "body": 1, "publisher": "ann"})
+    assert (reply.status, reply.code) == (422, "INVALID_INPUT")

@@ -67,6 +67,7 @@ BAD: dict[str, tuple[object, ...]] = {
     "parent_id": (*WHOLE, 0, -1, 2**63),
     "traceparent": TEXT,
     "hops": (*WHOLE, None, -1, 1_001),
+    "publisher": TEXT,
     "callback": (*TEXT, "example.org", "ftp://example.org/", "http://a@b/", "http:///x"),
 }
 

@@ -12,7 +12,12 @@ from penstock.model.message import Dedup, Draft, Flag, Meta
 from penstock.model.queue import Queue, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Dedupe, Entry
-from penstock.rules.drafts import make_common_entries, make_dedupe, make_entry
+from penstock.rules.drafts import (
+    make_common_entries,
+    make_dedupe,
+    make_entry,
+    make_uniform_batch,
+)
 from tests.unit.leases import NOW
 
 
@@ -48,6 +53,29 @@ def test_common_drafts_of_a_mixed_batch_become_the_entries_they_become_alone() -
     entries = make_common_entries(drafts, queues)
     assert entries[:3] == [make_entry(draft, queue(priority_max=9)) for draft in drafts[:3]]
     assert entries[3:] == [None] * 8
+
+
+def test_drafts_of_one_publisher_are_one_batch() -> None:
+    drafts = [Draft(queue="jobs", body=b"%d" % each, publisher="ann") for each in range(3)]
+    batch = make_uniform_batch(drafts, queue())
+    assert batch is not None
+    assert list(batch) == [make_entry(draft, queue()) for draft in drafts]
+    assert json.loads(batch.heading.meta or "") == {"publisher": "ann"}
+
+
+def test_a_mixed_batch_keeps_its_publishers() -> None:
+    drafts = [
+        Draft(queue="jobs", body=b"1", publisher="ann"),
+        Draft(queue="jobs", body=b"2", publisher="bob"),
+        Draft(queue="jobs", body=b"3"),
+        Draft(queue="jobs", body=b"4", publisher="ann", ordering_key="k"),
+    ]
+    assert make_common_entries(drafts, {"jobs": queue()}) == [
+        make_entry(draft, queue()) for draft in drafts
+    ]
+    nobody: Any = ["ann"]
+    odd = [Draft(queue="jobs", publisher=nobody), Draft(queue="jobs", publisher="")]
+    assert make_common_entries(odd, {"jobs": queue()}) == [None, None]
 
 
 def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:

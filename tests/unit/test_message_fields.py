@@ -30,13 +30,13 @@ def full_draft() -> Draft:
 
 
 def test_a_draft_has_every_field_and_no_other() -> None:
-    # No client sets these: rules and broadcasts write them.
-    assert set(Draft.__struct_fields__) == {*FIELDS, "path", "fan"}
+    # No client sets these: rules, broadcasts and the server write them.
+    assert set(Draft.__struct_fields__) == {*FIELDS, "path", "fan", "publisher"}
 
 
 def test_a_stored_message_keeps_every_field_of_its_draft() -> None:
     meta = make_meta(full_draft(), QueueSettings())
-    others = {"dedup", "path", "fan"}
+    others = {"dedup", "path", "fan", "publisher"}
     kept = {name: getattr(meta, name) for name in Meta.__struct_fields__ if name not in others}
     assert kept == {name: VALUES[FIELDS[name].kind] for name in kept}
     assert set(MESSAGE_FIELDS) <= set(kept)

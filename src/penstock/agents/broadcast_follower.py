@@ -160,6 +160,7 @@ class BroadcastFollower:
             **copy_message_fields(message.meta),
             expires_at=message.expires_at,
             path=message.meta.path,
+            publisher=message.meta.publisher,
         )
         if not receiver.wants(make_draft_candidate(draft, parent)):
             return None

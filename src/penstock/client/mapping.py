@@ -74,6 +74,7 @@ def make_meta(view: Delivery | MessageView) -> Meta:
         parent_id=None if view.parent_id is None else int(view.parent_id),
         path=tuple(view.path) if isinstance(view, MessageView) else (),
         callback=view.callback if isinstance(view, MessageView) else None,
+        publisher=view.publisher if isinstance(view, MessageView) else None,
         **copy_message_fields(view),
     )
 

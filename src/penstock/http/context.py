@@ -97,6 +97,11 @@ class RequestContext:
         return self.broker.limit_admin(self.allows, self.reveals)
 
     @property
+    def publisher(self) -> str | None:
+        """The subject that messages of this request remember. Without authentication, None."""
+        return self.caller.subject if self.service.gate.asks else None
+
+    @property
     def target(self) -> str:
         where = "" if self.scope == "default" else f"?scope={self.scope}"
         return replace_surrogates(self.path[:MAX_TARGET_LENGTH] + where)

@@ -105,6 +105,8 @@ class Meta(MessageFields, frozen=True, omit_defaults=True, gc=False):
     path: tuple[str, ...] = ()
     # The version of the subscriptions that a broadcast message was copied to.
     fan: int | None = None
+    # The subject that published it or the first of its ancestors, if the caller was authenticated.
+    publisher: str | None = None
 
 
 PLAIN = Meta()
@@ -136,7 +138,9 @@ class Draft(MessageFields, frozen=True, gc=False, kw_only=True):
     # Set by rules and inherited by what a handler publishes. Clients cannot set it.
     path: tuple[str, ...] = ()
     fan: int | None = None
-    # Most drafts set only these, and their check relies on their place at the end.
+    # Most drafts set only these, and their check relies on their place at the end. The server sets
+    # the publisher, and what a handler publishes inherits it. Clients cannot set it.
+    publisher: str | None = None
     queue: str = "default"
     type: str = "message"
     priority: int = 0

@@ -1,6 +1,7 @@
 """Validates drafts, and turns them into entries under their queue's settings."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -41,8 +42,8 @@ CHECKED = tuple(
     (field, getattr(Draft(), name)) for name, field in FIELDS.items() if name not in BOUND_BY_QUEUE
 )
 
-# Most drafts set only queue, type, priority and body, which are the last four fields.
-COMMON_FIELDS = 4
+# Most drafts set only publisher, queue, type, priority and body, which are the last fields.
+COMMON_FIELDS = 5
 RARE_DEFAULTS = astuple(Draft())[:-COMMON_FIELDS]
 KEY = Draft.__struct_fields__.index("ordering_key")
 
@@ -79,6 +80,8 @@ def check(draft: Draft, settings: QueueSettings) -> None:
     check_body(draft, settings)
     check_shell(draft, settings)
     check_priority(draft.priority, settings)
+    if draft.publisher is not None:
+        check_text("publisher", draft.publisher, MAX_WORD_LENGTH)
     for field, default in CHECKED:
         if (value := getattr(draft, field.name)) is not default:
             check_field(field, value)
@@ -98,6 +101,16 @@ def is_common(draft: Draft, settings: QueueSettings) -> bool:
         and (settings.shell or draft.type != SHELL_TYPE)
         and type(draft.priority) is int
         and settings.priority_min <= draft.priority <= settings.priority_max
+        and (draft.publisher is None or is_word(draft.publisher))
+    )
+
+
+def is_word(text: object) -> bool:
+    return (
+        type(text) is str
+        and 0 < len(text) <= MAX_WORD_LENGTH
+        and text.isascii()
+        and text.isprintable()
     )
 
 
@@ -166,7 +179,16 @@ def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
     if not is_common(draft, settings):
         return None
     rank, basis = compute_rank(draft, settings)
-    return Entry(queue.id, draft.type, draft.body, draft.priority, rank, basis)
+    common = (queue.id, draft.type, draft.body, draft.priority, rank, basis)
+    if draft.publisher is None:
+        return Entry(*common)
+    return Entry(*common, meta=encode_publisher(draft.publisher))
+
+
+@lru_cache(1_000)
+def encode_publisher(publisher: str) -> str:
+    """Returns the metadata of a message that has only a publisher."""
+    return encode_meta(Meta(publisher=publisher)).decode()
 
 
 def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | None:
@@ -196,12 +218,12 @@ def make_common_entries(
     entries: list[Entry | None] = []
     for draft in drafts:
         fields = astuple(draft)
-        queue, kind, priority, body = fields[-COMMON_FIELDS:]
+        publisher, queue, kind, priority, body = fields[-COMMON_FIELDS:]
         entry, rare, line = None, fields[:-COMMON_FIELDS], fields[KEY]
         if line is not None:
             rare = (*rare[:KEY], None, *rare[KEY + 1 :])
         # The class is part of the key, because True and 1.0 equal 1 but are no priorities.
-        key = (queue, kind, priority, priority.__class__)
+        key = (publisher, queue, kind, priority, priority.__class__)
         if body.__class__ is bytes and rare == RARE_DEFAULTS:
             try:
                 found = headings[key]
@@ -211,21 +233,19 @@ def make_common_entries(
                 # Not hashable: the full check refuses it.
                 found = None
             if found is not None and len(body) <= found[1]:
-                entry = make_alike(found[0], body, line)
+                entry = make_alike(found[0], body, line, publisher)
         entries.append(entry)
     return entries
 
 
-def make_alike(same: Entry, body: bytes, line: object) -> Entry | None:
+def make_alike(same: Entry, body: bytes, line: Any, publisher: str | None) -> Entry | None:
     """Makes an entry with this body and ordering key, or None if the key needs the full check."""
     common = (same.queue_id, same.type, body, same.priority, same.rank, same.basis)
     if line is None:
-        return Entry(*common)
-    if type(line) is not str or not 0 < len(line) <= MAX_WORD_LENGTH or not line.isascii():
+        return Entry(*common) if same.meta is None else Entry(*common, meta=same.meta)
+    if not is_word(line):
         return None
-    if not line.isprintable():
-        return None
-    meta = encode_meta(Meta(ordering_key=line)).decode()
+    meta = encode_meta(Meta(ordering_key=line, publisher=publisher)).decode()
     return Entry(*common, flags=Flag.KEYED, meta=meta, ordering_key=line)
 
 
@@ -305,6 +325,7 @@ def make_meta(draft: Draft, settings: QueueSettings) -> Meta:
         callback=draft.callback,
         path=draft.path,
         fan=draft.fan,
+        publisher=draft.publisher,
     )
     return PLAIN if meta == PLAIN else meta
 

@@ -32,6 +32,7 @@ def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
         parent_id=message.id,
         hops=message.meta.hops,
         callback=message.meta.callback,
+        publisher=message.meta.publisher,
     )
 
 

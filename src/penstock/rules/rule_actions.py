@@ -179,6 +179,7 @@ class StepTemplate:
             causation_id=output.draft.causation_id,
             parent_id=output.draft.parent_id,
             path=output.draft.path,
+            publisher=output.draft.publisher,
         ))  # fmt: skip
         return RuleOutput(draft, targets.find_inbox(self.stored), held=True)
 

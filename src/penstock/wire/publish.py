@@ -187,10 +187,14 @@ def is_name(text: str) -> bool:
     return NAME.fullmatch(text) is not None
 
 
-def make_draft(sent: PublishRequest | PlainRequest) -> Draft:
+def make_draft(sent: PublishRequest | PlainRequest, publisher: str | None = None) -> Draft:
     if isinstance(sent, PlainRequest):
         return Draft(
-            queue=sent.queue, type=sent.type, body=bytes(sent.body), priority=sent.priority
+            publisher=publisher,
+            queue=sent.queue,
+            type=sent.type,
+            body=bytes(sent.body),
+            priority=sent.priority,
         )
     if any(getattr(sent, word) is not None for word in SCAIQUEUE_FIELDS):
         sent = translate_words(sent)
@@ -207,6 +211,7 @@ def make_draft(sent: PublishRequest | PlainRequest) -> Draft:
         deadline=to_optional_moment(sent.deadline),
         parent_id=None if sent.parent_id is None else int(sent.parent_id),
         callback=sent.callback,
+        publisher=publisher,
         **copy_message_fields(sent),
     )
 

@@ -79,6 +79,8 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
     callback: str | None = None
     # The rules that it and its ancestors passed, as `name@version`.
     path: list[str] = field(default_factory=list)
+    # The subject that published it, or the first of its ancestors.
+    publisher: str | None = None
     timeline: list[TimelineEntry] = field(default_factory=list)
     # Fields whose values are hidden from this caller.
     masked: list[str] = field(default_factory=list)
@@ -216,6 +218,7 @@ def make_message_view(
         parent_id=None if meta.parent_id is None else str(meta.parent_id),
         callback=meta.callback,
         path=list(meta.path),
+        publisher=meta.publisher,
         **copy_message_fields(meta),
     )
 

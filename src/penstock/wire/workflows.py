@@ -104,8 +104,9 @@ class WorkflowChanged(Struct, frozen=True):
     messages: int
 
 
-def make_node_draft(sent: NewNode) -> NodeDraft:
-    return copy_fields(NodeDraft, sent, draft=make_draft(sent.message), after=tuple(sent.after))
+def make_node_draft(sent: NewNode, publisher: str | None) -> NodeDraft:
+    draft = make_draft(sent.message, publisher)
+    return copy_fields(NodeDraft, sent, draft=draft, after=tuple(sent.after))
 
 
 def make_new_node(node: NodeDraft) -> NewNode:

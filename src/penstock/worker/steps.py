@@ -311,6 +311,12 @@ class StepRun:
 
     def adopt(self, draft: Draft) -> Draft:
         """Names this message as the parent of the one that it publishes, which inherits the rules
-        of its lineage."""
+        of its lineage and its publisher."""
         meta = self.delivery.meta
-        return replace(draft, parent_id=self.delivery.id, hops=meta.hops + 1, path=meta.path)
+        return replace(
+            draft,
+            parent_id=self.delivery.id,
+            hops=meta.hops + 1,
+            path=meta.path,
+            publisher=meta.publisher,
+        )

@@ -31,6 +31,7 @@ def make_draft_of(record: Record, queue: Queue) -> Draft:
         **copy_message_fields(meta),
         hops=meta.hops,
         path=meta.path,
+        publisher=meta.publisher,
     )
 
 

@@ -90,7 +90,8 @@ class Inbox:
         if asked.timeout is not None:
             spec = replace(spec, timeout=asked.timeout)
             check_spec(spec)
-        return await self.make_entry(spec, scope=scope, requester=asked.requester, draft=draft)
+        requester = asked.requester or draft.publisher or ""
+        return await self.make_entry(spec, scope=scope, requester=requester, draft=draft)
 
     async def open_queue(self, scope: str) -> Queue:
         return await open_inbox_queue(self.store, self.directory, self.tenant, scope)

@@ -155,7 +155,7 @@ class Importing:
             if not self.takes(fields):
                 self.skipped += 1
                 return
-            draft = make_draft(read(fields, self.queue))
+            draft = make_draft(read(fields, self.queue), self.call.publisher)
             refuse_unfit(self.call, draft)
             self.drafts.append(draft)
         except PenstockError as error:

@@ -38,7 +38,7 @@ IDEMPOTENCY_KEY = re.compile(rb"[ -~]{1,190}")
 
 
 async def publish(call: RequestContext, sent: PublishRequest | PlainRequest) -> PublishResult:
-    draft = make_draft(sent)
+    draft = make_draft(sent, call.publisher)
     if (headers := read_headers(call)) is not None:
         draft = headers.add_to(draft)
     refuse_unfit(call, draft)
@@ -54,7 +54,7 @@ async def publish(call: RequestContext, sent: PublishRequest | PlainRequest) -> 
 async def publish_many(
     call: RequestContext, sent: PublishBatchRequest | PlainBatchRequest
 ) -> PublishOutcomes:
-    drafts = [make_draft(each) for each in sent.messages]
+    drafts = [make_draft(each, call.publisher) for each in sent.messages]
     if (headers := read_headers(call)) is not None:
         drafts = [headers.add_to(draft, at) for at, draft in enumerate(drafts)]
     published = await publish_fit(call, drafts, sent.atomic)

@@ -10,7 +10,7 @@ from penstock.http.handlers.publish import refuse_unfit
 from penstock.http.handlers.settle import make_settled, raise_unless_done, read_lock
 from penstock.http.lock_tokens import HeldLock
 from penstock.http.operations import OperationTable
-from penstock.model.message import Draft
+from penstock.model.message import PLAIN, Draft
 from penstock.model.queue import HUMAN
 from penstock.model.store_types import Lock
 from penstock.model.waiting import WaitPlan
@@ -134,8 +134,9 @@ async def adopt(
     if not sent:
         return []
     (lease,) = await call.broker.leases([Lock(lock.id, lock.fence)])
-    hops = 1 if lease is None else lease.meta.hops + 1
-    drafts = [replace(make_draft(each), parent_id=lock.id, hops=hops) for each in sent]
+    meta = PLAIN if lease is None else lease.meta
+    lineage = {"parent_id": lock.id, "hops": meta.hops + 1, "path": meta.path}
+    drafts = [replace(make_draft(each, meta.publisher), **lineage) for each in sent]
     for draft in drafts:
         if draft.queue == HUMAN:
             call.check(Right.PUBLISH, HUMAN)

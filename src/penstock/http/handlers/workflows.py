@@ -39,7 +39,7 @@ NEWEST = (1 << 80) - 1
     },
 )  # fmt: skip
 async def start_workflow(call: RequestContext, new: NewWorkflow) -> WorkflowStarted:
-    nodes = [make_node_draft(each) for each in new.nodes]
+    nodes = [make_node_draft(each, call.publisher) for each in new.nodes]
     for node in nodes:
         refuse_unfit(call, node.draft)
     started = await call.broker.workflows.start(
