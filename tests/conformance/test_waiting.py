@@ -418,6 +418,51 @@ async def test_a_step_consumes_its_signal(stage: Stage) -> None:
     assert (await stage.store.look()).resumed == 0
 
 
+def make_receiver(key: str = "1") -> StepRecord:
+    return StepRecord(name="go", key=key, kind="signal", position=1, done=False)
+
+
+async def wait_for_go(stage: Stage, *receivers: StepRecord) -> int:
+    id = await stage.publish()
+    leased = await stage.take()
+    await stage.store.wait(ask(leased, Hold(kind="signal", name="go"), steps=receivers))
+    await stage.store.look()
+    return id
+
+
+async def read_received(stage: Stage, id: int) -> tuple[list[bytes], list[bytes]]:
+    """Returns the bodies of the steps that are done, and of the signals not received yet."""
+    log, signals = await stage.store.steps(id), await stage.store.signals(id)
+    done = [step.body for step in log.steps if step.done]
+    return done, [each.body for each in signals if not each.consumed]
+
+
+async def test_a_signal_is_received_by_its_step_or_left_for_it(stage: Stage) -> None:
+    id = await wait_for_go(stage, make_receiver())
+    await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
+    await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
+    # Some stores record it with the signal, in others its run does.
+    assert await read_received(stage, id) in (([b"1"], [b"2"]), ([], [b"1", b"2"]))
+    await stage.store.look()
+    assert (await stage.take()).id == id
+
+
+async def test_steps_that_wait_for_the_same_signal_are_left_to_their_run(stage: Stage) -> None:
+    id = await wait_for_go(stage, make_receiver("1"), make_receiver("2"))
+    await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
+    assert await read_received(stage, id) == ([], [b"1"])
+
+
+async def test_a_signal_does_not_overtake_an_earlier_one(stage: Stage) -> None:
+    id = await stage.publish()
+    leased = await stage.take()
+    await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
+    hold = Hold(kind="signal", name="go")
+    await stage.store.wait(ask(leased, hold, steps=(make_receiver(),)))
+    await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
+    assert await read_received(stage, id) == ([], [b"1", b"2"])
+
+
 async def test_facts_count_waits_and_steps_since_the_last_redrive(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take()

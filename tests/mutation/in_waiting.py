@@ -12,6 +12,8 @@ TOO_OFTEN = conformance("waiting::test_a_message_that_waits_too_often_for_its_qu
 LATER_STEPS = conformance("waiting::test_later_steps_of_a_run_are_stored_once_under_its_fence")
 OTHER_HOLD = conformance("waiting::test_a_signal_does_not_resume_a_message_with_another_hold")
 SIGNAL_EVENT = conformance("waiting::test_the_event_of_a_signal_is_stored_with_it")
+RECEIVERS = conformance("waiting::test_steps_that_wait_for_the_same_signal_are_left_to_their_run")
+OVERTAKEN = conformance("waiting::test_a_signal_does_not_overtake_an_earlier_one")
 REMOVED_STEP = conformance("human::test_the_state_of_a_removed_step_is_deleted")
 COMMITTED = "tests/worker/test_transaction_steps.py"
 WEEKS = "tests/agents/test_weeks.py"
@@ -53,6 +55,12 @@ WAITING = (
          '!= [("signal", draft.name)]:', "== []:", OTHER_HOLD),
     code("signal_ends_other_holds_at_once", "stores/postgres/statements.sql", "signal_held",
          "(kind <> 'signal' OR name <> :name)", "false", OTHER_HOLD),
+    code("signal_is_received_by_any_step", "stores/postgres/statements.sql", "signal_held",
+         "HAVING count(*) = 1", "HAVING count(*) > 0", RECEIVERS),
+    code("signal_overtakes_an_earlier_one", "stores/postgres/statements.sql", "signal_held",
+         "AND NOT EXISTS (SELECT 1 FROM penstock.signal\n"
+         "                      WHERE message_id = :id AND name = :name AND NOT consumed)", "",
+         OVERTAKEN),
     code("event_of_a_signal_is_lost", "stores/sql/steps.py", "signal", "if draft.event:",
          "if False:", SIGNAL_EVENT),
     code("inbox_keeps_states_for_ever", "agents/human_reminder.py", "_forget_removed", "if gone:",

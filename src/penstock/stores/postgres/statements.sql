@@ -1283,26 +1283,39 @@ RETURNING id;
 -- name: signal_held
 -- Stores a signal without a key of a held message, with its event. Resumes the message if it waits
 -- for nothing else, otherwise asks for a look. No row if it is not held, or locked, or has enough.
+-- If one step of the message waits for the signal, it has received it: its run need not store that.
 WITH held AS MATERIALIZED (
     SELECT ctid AS place, queue_id, rank, id, type, attempts, deliveries, expires_at, flags
-    FROM penstock.scheduled WHERE id = :id AND flags & {HELD} <> 0 FOR UPDATE SKIP LOCKED),
+    FROM penstock.scheduled
+    WHERE id = :id AND flags & {HELD} <> 0
+      AND (SELECT count(*) FROM penstock.signal
+           WHERE message_id = :id AND NOT consumed) < :limit::int
+    FOR UPDATE SKIP LOCKED),
+free AS MATERIALIZED (
+    SELECT held.* FROM held
+    WHERE held.flags & {KEYED} = 0
+      AND EXISTS (SELECT 1 FROM penstock.hold WHERE held_id = :id)
+      AND NOT EXISTS (SELECT 1 FROM penstock.hold
+                      WHERE held_id = :id AND (kind <> 'signal' OR name <> :name))),
+receiver AS MATERIALIZED (
+    SELECT min(key) AS key FROM penstock.step
+    WHERE message_id = (SELECT id FROM free) AND name = :name AND kind = 'signal' AND NOT done
+      AND NOT EXISTS (SELECT 1 FROM penstock.signal
+                      WHERE message_id = :id AND name = :name AND NOT consumed)
+    HAVING count(*) = 1),
 stored AS (
     INSERT INTO penstock.signal (message_id, name, at, consumed, body)
-    SELECT id, :name, penstock.moment(), false, :body FROM held
-    WHERE (SELECT count(*) FROM penstock.signal
-           WHERE message_id = :id AND NOT consumed) < :limit::int
+    SELECT id, :name, penstock.moment(), EXISTS (SELECT 1 FROM receiver), :body FROM held
     RETURNING id, at),
+received AS (
+    UPDATE penstock.step SET done = true, at = stored.at, body = :body
+    FROM receiver, stored
+    WHERE step.message_id = :id AND step.name = :name AND step.key = receiver.key),
 told AS (
     INSERT INTO penstock.document (kind, name, body, version, expires_at)
     SELECT :kind::text, lpad(at::text, 20, '0') || '-signal-' || id, :event::bytea, 1,
            at + :kept::bigint
     FROM stored WHERE length(:event::bytea) > 0),
-free AS MATERIALIZED (
-    SELECT held.* FROM held, stored
-    WHERE held.flags & {KEYED} = 0
-      AND EXISTS (SELECT 1 FROM penstock.hold WHERE held_id = :id)
-      AND NOT EXISTS (SELECT 1 FROM penstock.hold
-                      WHERE held_id = :id AND (kind <> 'signal' OR name <> :name))),
 left_scheduled AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(SELECT place FROM free))),
 dropped AS (
@@ -1313,7 +1326,7 @@ placed AS (
     SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HELD} FROM free),
 nudged AS (
     INSERT INTO penstock.nudge (held_id)
-    SELECT held.id FROM held, stored WHERE NOT EXISTS (SELECT 1 FROM free))
+    SELECT held.id FROM held WHERE NOT EXISTS (SELECT 1 FROM free))
 SELECT id, (SELECT queue_id FROM free) FROM stored;
 -- name: signal_consume
 UPDATE penstock.signal SET consumed = true WHERE id = :signal_id AND message_id = :id;
