@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+import asyncpg
 import pytest
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
 from penstock.model.store_types import Completion, Dedupe, Entry, Lock
+from penstock.stores.postgres import store as postgres_store
 from penstock.stores.postgres import transaction
+from penstock.stores.postgres.connection import PostgresDsn, parse
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.transaction import PostgresStatement
 from tests.postgres.scenes import CAP, QUEUE, claim, execute, open_store, places, publish
@@ -301,3 +304,26 @@ async def test_the_census_has_a_time_limit_of_its_own(
     monkeypatch.setattr(transaction, "SCAN_TIMEOUT_S", 0.1)
     with pytest.raises(StoreUnreachable):
         await store.census()
+
+
+async def test_a_store_that_is_closed_while_it_connects_leaves_no_connection(
+    url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = PostgresStatement("SELECT pg_sleep(60)", ())
+    monkeypatch.setitem(postgres_store.SQL, "slow", slow)
+    monkeypatch.setattr(postgres_store, "WARM_UP", (("slow", {}),))
+    opened: list[asyncpg.Connection] = []
+    connect = PostgresDsn.connect
+
+    async def note(address: PostgresDsn) -> asyncpg.Connection:
+        opened.append(await connect(address))
+        return opened[-1]
+
+    monkeypatch.setattr(PostgresDsn, "connect", note)
+    warming = asyncio.create_task(postgres_store.connect_warm(parse(url)))
+    while not opened:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    warming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await warming
+    assert opened[0].is_closed()

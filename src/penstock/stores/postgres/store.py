@@ -1,5 +1,6 @@
 """Opens, creates and migrates a PostgreSQL store by its URL."""
 
+import asyncio
 from functools import partial
 from typing import TypeAlias
 
@@ -103,6 +104,10 @@ async def connect_warm(address: PostgresDsn) -> asyncpg.Connection:
             if is_connection_gone(error):
                 connection.terminate()
                 raise translate_error(error, address.where) from error
+        except asyncio.CancelledError:
+            # The store was closed meanwhile.
+            connection.terminate()
+            raise
     return connection
 
 
