@@ -6,7 +6,7 @@ from bench.table import Target
 SQLITE = {
     "publish_one": Target("ratio", ">=", 0.45),
     "publish_64_callers": Target("ratio", ">=", 8),
-    "bulk": Target("ratio", ">=", 0.5),
+    "bulk": Target("ratio", ">=", 0.58),
     "drain": Target("ratio", ">=", 0.75),
     "client_cpu_us": Target("value", "<=", 5),
     "drain_beside_peer": Target("ratio", ">=", 5),
@@ -15,8 +15,8 @@ SQLITE = {
     "smaller_share": Target("value", ">=", 40),
     "drain_by_verbs": Target("ratio", ">=", 0.75),
     "backlog_1m": Target("ratio", ">=", 0.9),
-    "latency_p50_ms": Target("value", "<=", 2.5),
-    "latency_p99_ms": Target("value", "<=", 8),
+    "latency_p50_ms": Target("ratio", "<=", 1.6),
+    "latency_p99_ms": Target("ratio", "<=", 1.6),
     "idle_cpu_percent": Target("value", "<=", 1),
     # The default lease plus 2 seconds.
     "recovery_s": Target("value", "<=", 32),
@@ -25,10 +25,10 @@ SQLITE = {
 
 
 POSTGRES = {
-    "publish_one": Target("ratio", ">=", 0.8),
+    "publish_one": Target("ratio", ">=", 0.72),
     "publish_64_callers": Target("ratio", ">=", 5),
-    "bulk": Target("ratio", ">=", 0.6),
-    "bulk_mixed": Target("ratio", ">=", 0.4),
+    "bulk": Target("ratio", ">=", 0.57),
+    "bulk_mixed": Target("ratio", ">=", 0.41),
     "drain": Target("ratio", ">=", 0.9),
     "client_cpu_us": Target("value", "<=", 5),
     "drain_threads_by_hand": Target("ratio", ">=", 0.8),
@@ -42,8 +42,8 @@ POSTGRES = {
     "drain_among_1000": Target("ratio", ">=", 1),
     "drain_old_snapshot": Target("ratio", ">=", 0.75),
     "old_snapshot_flat": Target("value", ">=", 0.9),
-    "latency_p50_ms": Target("value", "<=", 2),
-    "latency_p99_ms": Target("value", "<=", 6),
+    "latency_p50_ms": Target("ratio", "<=", 1.6),
+    "latency_p99_ms": Target("ratio", "<=", 1.6),
     "idle_cpu_percent": Target("value", "<=", 1),
     # The default lease plus 2 seconds.
     "recovery_s": Target("value", "<=", 32),
