@@ -107,6 +107,7 @@ def test_invalid_json_is_refused_with_exit_code_1(terminal: Terminal) -> None:
     said = terminal.run("enqueue", '{"id":', code=1)
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert said.err.startswith("penstock: job: ")
+    assert terminal.queuectl("enqueue", '{"id":', code=1).err.startswith("queuectl: job: ")
     assert not (terminal.folder / "penstock.db").exists()
 
 

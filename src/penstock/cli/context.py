@@ -185,7 +185,8 @@ def fail(error: PenstockError, json: bool) -> None:
     if json:
         print_json({"code": error.code, "error": str(error), "advice": advice}, file=sys.stderr)
     else:
-        print("; ".join(filter(None, (f"penstock: {error}", advice))), file=sys.stderr)
+        program = click.get_current_context().find_root().command.name
+        print("; ".join(filter(None, (f"{program}: {error}", advice))), file=sys.stderr)
     sys.exit(STORE if isinstance(error, StoreError) else FAILED)
 
 
