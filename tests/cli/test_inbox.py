@@ -15,6 +15,7 @@ def test_a_step_is_requested_by_a_pattern_and_decided(terminal: Terminal) -> Non
     shown = terminal.call("inbox", "show", id).out
     assert "Which invoice?" in shown
     assert "option  approve (approve)" in shown
+    assert "asked   by " in shown
     assert "'maybe' is not an option" in terminal.call("decide", id, "maybe", code=1).err
     said = terminal.call("decide", id, "approve", "--input", "why=kind")
     assert said.out == f"human step {id} is decided: approve\n"
