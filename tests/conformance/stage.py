@@ -38,6 +38,7 @@ class Stage:
         self.store = store
         self.handles = handles
         self.broker = Broker(store)
+        handles.push_async_callback(self.broker.waits.close)
         self.admin = self.broker.admin
 
     async def travel(self, seconds: float) -> None:

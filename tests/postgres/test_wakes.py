@@ -11,6 +11,7 @@ from penstock.model.store_types import Entry
 from penstock.stores.notifier import POLL_INTERVAL_DEAF_S, POLL_INTERVAL_LISTENING_S
 from penstock.stores.postgres.notifier import CHANNEL
 from penstock.stores.postgres.store import PostgresStore
+from penstock.stores.postgres.transaction import PostgresTransaction
 from tests.postgres.scenes import (
     CAP,
     QUEUE,
@@ -239,6 +240,23 @@ async def test_a_closed_store_listens_no_more(url: str) -> None:
     async with await open_store(url) as store:
         heard = await woken(store)
     await asyncio.wait_for(heard, CAP)
+    await wait_until(lambda: nobody_of_ours(url))
+
+
+async def test_a_call_that_outlives_its_store_opens_no_connection(url: str) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(tx: PostgresTransaction) -> None:
+        began.set()
+        await go_on.wait()
+        tx.woken.add(QUEUE)
+
+    async with await open_store(url) as store:
+        late = asyncio.create_task(store.database.write(work))
+        await began.wait()
+    go_on.set()
+    await late
+    assert store.notifier.sending is None
     await wait_until(lambda: nobody_of_ours(url))
 
 

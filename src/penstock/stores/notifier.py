@@ -165,6 +165,7 @@ class Notifier(Listener):
         super().__init__()
         self.news: set[int] = set()
         self.sending: asyncio.Task[None] | None = None
+        self.closed = False
 
     @abstractmethod
     async def send(self, notice: str) -> None: ...
@@ -174,6 +175,9 @@ class Notifier(Listener):
         if not woken:
             return
         self.wake(woken)
+        if self.closed:
+            # A call outlived the store. A new connection for its notice would never be closed.
+            return
         self.news |= woken
         if self.sending is None:
             self.sending = asyncio.get_running_loop().create_task(self.send_all())
@@ -197,6 +201,7 @@ class Notifier(Listener):
             await self.drop()
 
     async def close(self) -> None:
+        self.closed = True
         if self.sending is not None:
             await asyncio.wait([self.sending], timeout=LOOP_RETRY_DELAY_S)
         await cancel_task(self.sending)
