@@ -1,19 +1,25 @@
 """Fixtures of all tests: private servers, one of each kind per test process."""
 
+import asyncio
 import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from penstock import stores
+from penstock.testing.simulation import ManualClock
 from tests.servers import s3
 from tests.servers.mariadb import MariaDB
-from tests.servers.places import free_port
+from tests.servers.places import free_port, memory
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 from tests.servers.server import Server, Unavailable
@@ -76,6 +82,22 @@ def start_server(name: str, start: Callable[[], S]) -> S:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def sqlite_template() -> Iterator[Path]:
+    """Creates an empty store. A copy of it opens faster than a store that must be migrated."""
+    with TemporaryDirectory(prefix="penstock-", dir=memory()) as name:
+        path = Path(name) / "queue.db"
+        # An async fixture that requests this one has a running loop.
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(asyncio.run, create_store(path)).result()
+        yield path
+
+
+async def create_store(path: Path) -> None:
+    async with await stores.open(f"sqlite:///{path}", clock=ManualClock()):
+        pass
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
 """The kinds of store the suite runs against: how each is opened, and how its time passes."""
 
+import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,6 +100,15 @@ class Sqlite:
             self.outside.close()
 
 
+def sqlite_file(request: pytest.FixtureRequest, directory: Path) -> Engine:
+    template, path = request.getfixturevalue("sqlite_template"), directory / "queue.db"
+    shutil.copy(template, path)
+    # The ballast is only ever unlinked. On another file system the store makes its own.
+    with suppress(OSError):
+        os.link(f"{template}.ballast", f"{path}.ballast")
+    return Sqlite(path)
+
+
 def mariadb(request: pytest.FixtureRequest, directory: Path) -> Engine:
     return MariadbEngine(request.getfixturevalue("mariadb_server"))
 
@@ -112,7 +123,7 @@ def redis(request: pytest.FixtureRequest, directory: Path) -> Engine:
 
 ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Engine]] = {
     "sqlite-memory": lambda request, directory: Sqlite(None),
-    "sqlite-file": lambda request, directory: Sqlite(directory / "queue.db"),
+    "sqlite-file": sqlite_file,
     "postgres": postgres,
     "mariadb": mariadb,
     "redis": redis,

@@ -1,13 +1,14 @@
 """PostgreSQL for the suite: one database a process, emptied for each test, its clock stopped."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import count
 from typing import Any
 
+import asyncpg
 import psycopg
 
 from penstock import stores
@@ -57,6 +58,21 @@ DIGEST = (
 tests = count()
 
 
+# Its stubs leave out what is private.
+driver: Any = asyncpg.Connection
+introspect = driver._introspect_types
+array_types: dict[frozenset[int], Any] = {}
+
+
+async def introspect_once(connection: Any, oids: Iterable[int], timeout: float | None) -> Any:
+    """asyncpg looks up types of arrays on each connection, which takes longer than most tests.
+    We use arrays of built-in types only, which are the same in every database."""
+    asked = frozenset(oids)
+    if asked not in array_types:
+        array_types[asked] = await introspect(connection, asked, timeout)
+    return array_types[asked]
+
+
 @cache
 def database(server: Postgres) -> str:
     """Made once: a store is opened in it, and its clock stopped."""
@@ -85,6 +101,7 @@ class PostgresEngine:
         self.outside.execute((empty + RESET).encode())
 
     async def open(self) -> Store:
+        driver._introspect_types = introspect_once
         return await stores.open(self.url)
 
     async def travel(self, seconds: float) -> None:

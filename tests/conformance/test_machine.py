@@ -1,5 +1,8 @@
 """Whatever is done to a store, in whatever order, it does what the model does."""
 
+from pathlib import Path
+from tempfile import mkdtemp
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -16,11 +19,11 @@ MORE = 10 if ALL else 1
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_and_the_model_never_disagree(
-    engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    engine: str, request: pytest.FixtureRequest, directory: Path
 ) -> None:
     class Prepared(Machine):
         def prepare(self) -> Engine:
-            return ENGINES[engine](request, tmp_path_factory.mktemp("machine"))
+            return ENGINES[engine](request, Path(mkdtemp(dir=directory)))
 
     run_state_machine_as_test(
         Prepared,
