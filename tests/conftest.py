@@ -47,14 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 
-def pytest_collection_finish() -> None:
-    """Keeps the garbage collector from scanning 14,000 collected tests repeatedly."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keeps the garbage collector from scanning 15,000 tests again and again, now and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -10,6 +10,9 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -38,16 +41,32 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # More by ./dev fuzz.
 EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", "4"))
 # A stream has no end, and lines of JSON are not what schemathesis writes.
-schema = schemathesis.openapi.from_dict(make_document(OPERATIONS)).exclude(
-    path=["/v1/events", "/v1/queues/{queue}/import"]
+EXCLUDED = ("/v1/events", "/v1/queues/{queue}/import")
+LABELS = sorted(
+    f"{operation.method} {operation.path.replace(':path}', '}')}"
+    for operation in OPERATIONS
+    if operation.path not in EXCLUDED
 )
 
 
-@schema.parametrize()
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_request_breaks_the_service_or_its_word(case: Case[Any], fuzzed: Served) -> None:
-    hurry(case)
-    case.call_and_validate(base_url=f"http://127.0.0.1:{fuzzed.port}", checks=CHECKS)
+@pytest.fixture(scope="session")
+def schema() -> Any:
+    return schemathesis.openapi.from_dict(make_document(OPERATIONS))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_request_breaks_the_service_or_its_word(label: str, schema: Any, fuzzed: Served) -> None:
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    def send(case: Case[Any]) -> None:
+        hurry(case)
+        case.call_and_validate(base_url=f"http://127.0.0.1:{fuzzed.port}", checks=CHECKS)
+
+    method, _, path = label.partition(" ")
+    # `schema.parametrize` would make all requests when tests are collected, in every process.
+    build_operation_test(
+        config=schema.config, operation=schema[path][method], test_func=send, given_kwargs={},
+        feedback=FeedbackSources(constants_value_source=make_constants_value_source(schema)),
+    )()  # fmt: skip
 
 
 def hurry(case: Case[Any]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,8 +16,6 @@ import pytest
 import penstock
 
 ROOT = Path(__file__).parents[2]
-MODULES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.py")}
-TREES = {name: ast.parse(text) for name, text in MODULES.items()}
 HOST = re.compile(r"(?:https?|git|ssh)://(?:[^\s/@]*@)?([\w.-]+)(\S*)")
 # A docstring is a sentence or an imperative, never a fragment that begins like this.
 FRAGMENT = re.compile(r"(As|By|How|Of|That|Those|What|Where|Which|Who|Whoever|Whom|Whose)\b")
@@ -30,18 +29,28 @@ VAGUE = re.compile(r"(MOST|LOOK|LOOKS|LONGEST|PATIENCE|SOON|ENOUGH|TOGETHER|WHIL
 PRIVATE = re.compile(r"\.(corp|home|internal|intranet|lan|local)$")
 
 
+@cache
+def modules() -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.py")}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(text) for name, text in modules().items()}
+
+
 def test_every_module_says_what_it_is_for() -> None:
-    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+    assert [name for name, tree in trees().items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_module_is_longer_than_350_lines() -> None:
-    assert [name for name, text in MODULES.items() if text.count("\n") > 350] == []
+    assert [name for name, text in modules().items() if text.count("\n") > 350] == []
 
 
 def test_no_function_is_longer_than_40_lines() -> None:
     assert [
         f"{name}:{node.lineno} {node.name}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if (node.end_lineno or 0) - node.lineno >= 40
@@ -51,7 +60,7 @@ def test_no_function_is_longer_than_40_lines() -> None:
 def test_class_names_are_unique() -> None:
     names = Counter(
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     )
@@ -60,7 +69,7 @@ def test_class_names_are_unique() -> None:
 
 def read_docstrings() -> Iterator[tuple[str, str]]:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, kinds) and (docstring := ast.get_docstring(node)):
                 yield f"{name}:{getattr(node, 'lineno', 1)}", docstring
@@ -72,7 +81,7 @@ def test_no_docstring_is_a_fragment() -> None:
 
 def test_docstrings_and_comments_use_plain_words() -> None:
     written = [*read_docstrings()]
-    for name, text in MODULES.items():
+    for name, text in modules().items():
         for number, line in enumerate(text.splitlines(), 1):
             if line.lstrip().startswith("#"):
                 written.append((f"{name}:{number}", line))
@@ -84,7 +93,7 @@ def test_docstrings_and_comments_use_plain_words() -> None:
 def test_functions_are_not_named_by_participles() -> None:
     assert [
         f"{name}:{node.lineno} {node.name}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if PARTICIPLE.match(node.name) and node.name not in NAMED
@@ -95,7 +104,7 @@ def test_functions_are_not_named_by_participles() -> None:
 def test_constants_say_what_they_limit() -> None:
     assert [
         f"{name}:{node.lineno} {target.id}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
@@ -104,7 +113,7 @@ def test_constants_say_what_they_limit() -> None:
 
 
 def test_no_module_silences_the_type_checker() -> None:
-    assert [name for name, text in MODULES.items() if "type: ignore" in text] == []
+    assert [name for name, text in modules().items() if "type: ignore" in text] == []
 
 
 def test_the_guide_lists_the_import_layers() -> None:
