@@ -87,7 +87,8 @@ class Terminal:
 
     @property
     def env(self) -> dict[str, str | None]:
-        return {"COLUMNS": "80", "PENSTOCK_URL": None, "PENSTOCK_APP": None}
+        url = self.environment.get("PENSTOCK_URL")
+        return {"COLUMNS": "80", "PENSTOCK_URL": url, "PENSTOCK_APP": None}
 
     def run(self, *words: object, code: int = 0, **environment: str) -> Said:
         """As the installed command."""

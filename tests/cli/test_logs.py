@@ -93,7 +93,7 @@ def test_the_log_level_is_an_option_a_variable_or_a_setting(shop: Terminal) -> N
     del shop.environment["PENSTOCK_LOG_LEVEL"]
     shop.write("penstock.toml", 'log_level = "error"\n')
     assert work(shop) == ""
-    assert "log-level" in shop.run("config", "show").out
+    assert "log-level" in shop.call("config", "show").out
     assert "worker started" in work(shop, "--log-level", "info")
 
 
@@ -103,11 +103,11 @@ def test_a_failure_is_logged_and_shown_with_its_traceback(shop: Terminal) -> Non
     assert " ERROR run failed: state=dead id=1 handler=shop.fail attempt=1 seconds=" in logged
     assert f'    File "{shop.folder}/shop.py", line ' in logged
     assert '{}["missing"]' in logged
-    shown = shop.run("show", 1).out
+    shown = shop.call("show", 1).out
     assert "traceback of attempt 1, " in shown
     assert f'  File "{shop.folder}/shop.py", line ' in shown
     assert shown.endswith("  KeyError: 'missing'\n")
-    (row,) = shop.run("show", 1, "--json").json["timeline"]
+    (row,) = shop.call("show", 1, "--json").json["timeline"]
     assert row["traceback"].endswith("KeyError: 'missing'")
 
 
@@ -116,18 +116,18 @@ def test_what_runs_now_is_listed_with_its_worker(shop: Terminal, tmp_path: Path)
     shop.run("send", "shop.wait_for", str(flag))
     with shop.start("worker", "start", "--stop-when-empty") as worker:
         running = until(lambda: begun(shop))
-        (row,) = shop.run("list", "--state", "claimed").out.splitlines()[1:]
+        (row,) = shop.call("list", "--state", "claimed").out.splitlines()[1:]
         assert "claimed, running" in row
         assert running["consumer"] in row
         assert running["begun_at"] >= running["claimed_at"]
-        assert "(running for " in shop.run("show", 1).out
-        assert shop.run("worker", "list", "--json").json["id"] == running["consumer"]
+        assert "(running for " in shop.call("show", 1).out
+        assert shop.call("worker", "list", "--json").json["id"] == running["consumer"]
         flag.touch()
         assert worker.wait(60) == 0
 
 
 def begun(shop: Terminal) -> dict[str, str] | None:
-    lines = shop.run("list", "--state", "claimed", "--json").lines
+    lines = shop.call("list", "--state", "claimed", "--json").lines
     return next((line for line in lines if line["begun_at"]), None)
 
 
@@ -172,7 +172,7 @@ def read_log(shop: Terminal) -> str:
 def test_without_uvloop_a_failed_run_is_logged_alone(shop: Terminal) -> None:
     """An ImportError must not be the context of every error."""
     (shop.folder / "uvloop.py").write_text("raise ImportError('no uvloop here')")
-    shop.run("enqueue", '{"id": "bad", "command": "exit 3", "max_retries": 1}')
+    shop.call("enqueue", '{"id": "bad", "command": "exit 3", "max_retries": 1}')
     logged = shop.run("worker", "start", "--shell", "--stop-when-empty", PYTHONPATH=".").err
     assert "CommandFailed: exit 3" in logged
     assert "Traceback" not in logged

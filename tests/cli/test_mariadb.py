@@ -27,20 +27,20 @@ def guarded(terminal: Terminal, url: str) -> Terminal:
 
 
 def test_a_shell_job_runs_and_its_output_is_shown(guarded: Terminal) -> None:
-    guarded.run("enqueue", '{"id":"j1","command":"echo hi"}')
+    guarded.call("enqueue", '{"id":"j1","command":"echo hi"}')
     said = guarded.run("worker", "start", "--shell", "--count", 1, "--stop-when-empty")
     assert "completed=1" in said.err
-    shown = guarded.run("show", "j1", "--json").json
+    shown = guarded.call("show", "j1", "--json").json
     assert (shown["state"], shown["result"]["exit_code"]) == ("completed", 0)
     assert hidden(said.err, *(str(path) for path in guarded.folder.rglob("*")))
 
 
 def test_workers_are_listed_and_stopped_from_another_terminal(guarded: Terminal) -> None:
-    guarded.run("migrate")
+    guarded.call("migrate")
     with guarded.start("worker", "start", "--processes", 2) as workers:
-        listed = until(lambda: in_pairs(guarded.run("worker", "list", "--json").lines))
+        listed = until(lambda: in_pairs(guarded.call("worker", "list", "--json").lines))
         assert guarded.run("send", "shop.add", 1, 2, "--wait").out == "3\n"
-        stopped = guarded.run("worker", "stop")
+        stopped = guarded.call("worker", "stop")
         assert stopped.out == "2 workers stopped\n"
         assert workers.wait(60) == 0
         _, log = workers.communicate()
@@ -51,19 +51,19 @@ def test_workers_are_listed_and_stopped_from_another_terminal(guarded: Terminal)
 def test_a_failed_job_is_found_redriven_and_ended(guarded: Terminal) -> None:
     guarded.run("send", "shop.fail")
     guarded.run("worker", "start", "--stop-when-empty")
-    assert guarded.run("dlq", "list", "--json").json["error"] == "ValueError: boom"
-    assert guarded.run("redrive", 1).out == "1 redriven\n"
-    guarded.run("cancel", 1)
-    assert guarded.run("list", "--state", "cancelled", "--json").json["id"] == "1"
+    assert guarded.call("dlq", "list", "--json").json["error"] == "ValueError: boom"
+    assert guarded.call("redrive", 1).out == "1 redriven\n"
+    guarded.call("cancel", 1)
+    assert guarded.call("list", "--state", "cancelled", "--json").json["id"] == "1"
 
 
 def test_what_an_operator_looks_at(guarded: Terminal) -> None:
-    assert "schema 3" in guarded.run("migrate").out
-    checks = guarded.run("doctor", "--json").lines
+    assert "schema 3" in guarded.call("migrate").out
+    checks = guarded.call("doctor", "--json").lines
     assert [check for check in checks if not check["well"]] == []
-    assert guarded.run("status", "--json").json["durability"] == "safe"
-    assert "scheduler" in guarded.run("agents").out
-    said = guarded.run("backup", "copy.db", code=1)
+    assert guarded.call("status", "--json").json["durability"] == "safe"
+    assert "scheduler" in guarded.call("agents").out
+    said = guarded.call("backup", "copy.db", code=1)
     assert "back it up with mariadb-dump" in said.err
     assert hidden(str(checks), said.err)
 

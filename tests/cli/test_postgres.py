@@ -69,12 +69,12 @@ def test_jobs_of_two_stores_in_one_folder_keep_their_output_apart(
 
 
 def test_workers_are_listed_and_stopped_from_another_terminal(guarded: Terminal) -> None:
-    guarded.run("migrate")
+    guarded.call("migrate")
     with guarded.start("worker", "start", "--processes", 2) as workers:
-        listed = until(lambda: in_pairs(guarded.run("worker", "list", "--json").lines))
+        listed = until(lambda: in_pairs(guarded.call("worker", "list", "--json").lines))
         assert {each["state"] for each in listed} == {"running"}
         assert guarded.run("send", "shop.add", 1, 2, "--wait").out == "3\n"
-        stopped = guarded.run("worker", "stop")
+        stopped = guarded.call("worker", "stop")
         assert stopped.out == "2 workers stopped\n"
         assert workers.wait(60) == 0
         _, log = workers.communicate()
@@ -89,29 +89,29 @@ def in_pairs(lines: list[dict[str, str]]) -> list[dict[str, str]]:
 def test_a_failed_job_is_found_redriven_and_ended(guarded: Terminal) -> None:
     guarded.run("send", "shop.fail")
     guarded.run("worker", "start", "--stop-when-empty")
-    assert guarded.run("dlq", "list", "--json").json["error"] == "ValueError: boom"
-    assert guarded.run("redrive", 1).out == "1 redriven\n"
-    guarded.run("cancel", 1)
-    assert guarded.run("list", "--state", "cancelled", "--json").json["id"] == "1"
+    assert guarded.call("dlq", "list", "--json").json["error"] == "ValueError: boom"
+    assert guarded.call("redrive", 1).out == "1 redriven\n"
+    guarded.call("cancel", 1)
+    assert guarded.call("list", "--state", "cancelled", "--json").json["id"] == "1"
 
 
 def test_what_an_operator_looks_at_and_sets(guarded: Terminal) -> None:
-    assert "schema 5" in guarded.run("migrate").out
-    checks = guarded.run("doctor", "--json").lines
+    assert "schema 5" in guarded.call("migrate").out
+    checks = guarded.call("doctor", "--json").lines
     assert [check for check in checks if not check["well"]] == []
-    guarded.run("config", "set", "backoff-base", 3)
-    assert guarded.run("config", "get", "backoff-base").out == "3.0\n"
-    guarded.run("queue", "create", "orders", "--preset", "relay")
-    assert ["orders", "active"] in [row[:2] for row in guarded.run("queue", "list").rows()]
-    assert guarded.run("status", "--json").json["durability"] == "safe"
-    assert guarded.run("schedule", "list").out == "no schedules\n"
-    assert "scheduler" in guarded.run("agents").out
+    guarded.call("config", "set", "backoff-base", 3)
+    assert guarded.call("config", "get", "backoff-base").out == "3.0\n"
+    guarded.call("queue", "create", "orders", "--preset", "relay")
+    assert ["orders", "active"] in [row[:2] for row in guarded.call("queue", "list").rows()]
+    assert guarded.call("status", "--json").json["durability"] == "safe"
+    assert guarded.call("schedule", "list").out == "no schedules\n"
+    assert "scheduler" in guarded.call("agents").out
     assert hidden(str(checks))
 
 
 def test_a_backup_is_left_to_pg_dump(guarded: Terminal) -> None:
-    guarded.run("migrate")
-    said = guarded.run("backup", "copy.db", code=1)
+    guarded.call("migrate")
+    said = guarded.call("backup", "copy.db", code=1)
     assert "back it up with pg_dump" in said.err
     assert not (guarded.folder / "copy.db").exists()
 

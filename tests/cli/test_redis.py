@@ -37,47 +37,47 @@ def shop(terminal: Terminal, url: str) -> Terminal:
 
 
 def test_a_shell_job_runs_and_its_output_is_shown(shop: Terminal) -> None:
-    assert shop.run("enqueue", '{"id":"j1","command":"echo hi"}').out == (
+    assert shop.call("enqueue", '{"id":"j1","command":"echo hi"}').out == (
         "enqueued j1 (shell, id 1)\n"
     )
     said = shop.run("worker", "start", "--shell", "--count", 1, "--stop-when-empty")
     assert "completed=1" in said.err
-    shown = shop.run("show", "j1", "--json").json
+    shown = shop.call("show", "j1", "--json").json
     assert (shown["state"], shown["result"]["exit_code"]) == ("completed", 0)
 
 
 def test_a_dead_job_is_listed_redriven_and_purged(shop: Terminal) -> None:
-    shop.run("enqueue", '{"id":"j1","command":"exit 3","max_retries":1}')
+    shop.call("enqueue", '{"id":"j1","command":"exit 3","max_retries":1}')
     shop.run("worker", "start", "--shell", "--count", 1, "--stop-when-empty")
-    assert "j1" in shop.run("dlq", "list").out
-    shop.run("dlq", "retry", "j1")
+    assert "j1" in shop.call("dlq", "list").out
+    shop.call("dlq", "retry", "j1")
     shop.run("worker", "start", "--shell", "--count", 1, "--stop-when-empty")
-    assert shop.run("show", "j1", "--json").json["state"] == "dead"
+    assert shop.call("show", "j1", "--json").json["state"] == "dead"
 
 
 def test_workers_are_seen_and_stopped_from_elsewhere(shop: Terminal) -> None:
-    shop.run("migrate")
+    shop.call("migrate")
     with shop.start("worker", "start", "shop:app") as worker:
-        until(lambda: shop.run("worker", "list", "--json").lines)
-        shop.run("worker", "stop")
+        until(lambda: shop.call("worker", "list", "--json").lines)
+        shop.call("worker", "stop")
         until(lambda: worker.poll() is not None)
 
 
 def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
-    said = shop.run("status", code=3)
+    said = shop.call("status", code=3)
     assert "no store at 'redis://127.0.0.1" in said.err
-    shop.run("migrate")
-    said = shop.run("status")
+    shop.call("migrate")
+    said = shop.call("status")
     assert ("durability safe" in said.out, said.err) == (True, "")
-    told = shop.run("doctor").out
+    told = shop.call("doctor").out
     assert "accepted messages survive a power cut" in told
 
 
 def test_there_is_nothing_to_migrate_and_another_tool_backs_it_up(shop: Terminal) -> None:
-    assert shop.run("migrate", "--plan", "--json").json["to_do"] == ["schema 2"]
-    assert shop.run("migrate", "--json").json["done"] == ["schema 2"]
-    assert shop.run("migrate", "--json").json["done"] == []
-    assert "redis-cli --rdb" in shop.run("backup", "copy.db", code=1).err
+    assert shop.call("migrate", "--plan", "--json").json["to_do"] == ["schema 2"]
+    assert shop.call("migrate", "--json").json["done"] == ["schema 2"]
+    assert shop.call("migrate", "--json").json["done"] == []
+    assert "redis-cli --rdb" in shop.call("backup", "copy.db", code=1).err
 
 
 def test_a_server_that_is_away_is_named_without_its_password(terminal: Terminal) -> None:
