@@ -1,6 +1,7 @@
 """Fixtures of all tests: private servers, one of each kind per test process."""
 
 import asyncio
+import atexit
 import gc
 import os
 import signal
@@ -26,10 +27,26 @@ from tests.servers.server import Server, Unavailable
 
 S = TypeVar("S", bound=Server)
 names = count(1)
-# These take minutes. They start first, so that no process is left working alone at the end.
-SLOW_MODULES = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/test_machine.py")
-# These share one Spark session.
+# These share one Spark session, and the other tests of the pipeline another one. Both take about
+# as long.
+FULL_RUNS = tuple(
+    f"tests/pipeline/test_{name}.py" for name in ("agreement", "lake_jobs", "results", "replay")
+)
 SPARK_TESTS = "tests/pipeline/"
+# These take minutes. They start first, so that no process is left working alone at the end.
+SLOW_MODULES = (
+    *FULL_RUNS,
+    SPARK_TESTS,
+    "tests/http/test_authorization.py",
+    "tests/http/test_fuzz.py",
+    "tests/http/test_generated_clients.py",
+    "tests/dashboard/",
+    "tests/faults/test_storm.py",
+    "tests/conformance/test_machine.py",
+    "tests/conformance/test_search.py",
+    "tests/conformance/test_large_workflows.py",
+    "tests/conformance/test_fencing.py",
+)
 # Spark may take minutes to start on a busy machine.
 SPARK_TIMEOUT_S = 600
 
@@ -41,10 +58,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(SLOW_MODULES))
+    items.sort(key=lambda item: find_turn(item.nodeid))
     for item in items:
         if item.nodeid.startswith(SPARK_TESTS) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+
+
+def find_turn(nodeid: str) -> int:
+    turns = (turn for turn, start in enumerate(SLOW_MODULES) if nodeid.startswith(start))
+    return next(turns, len(SLOW_MODULES))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,6 +77,8 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        # At exit, some extensions take what is still frozen for a leak.
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 
@@ -63,6 +87,8 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, _ = nodeid.partition("::")
+        if module in FULL_RUNS:
+            return FULL_RUNS[0]
         return SPARK_TESTS if module.startswith(SPARK_TESTS) else module
 
 
