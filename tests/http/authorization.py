@@ -149,6 +149,8 @@ class World:
         self.app = AsgiApp(self.service)
         self.credentials = Credentials(store)
         self.numbers = itertools.count(1)
+        # By the name of the place: where its messages are.
+        self.queues: dict[str, str] = {}
 
     async def prepare(self) -> None:
         for scope in SCOPES:
@@ -198,12 +200,15 @@ class World:
         return name
 
     async def message(self, place: Place, *, dead: bool = False) -> int:
-        queue = await self.queue(place)
-        broker = self.broker(place)
+        # One queue for all: every new queue makes the server read all of them again.
+        if place.name not in self.queues:
+            self.queues[place.name] = await self.queue(place)
+        queue, broker = self.queues[place.name], self.broker(place)
         published = await broker.publish(Draft(queue=queue), scope=place.scope)
         if dead:
-            taken = await broker.claim(queue, consumer="c", scope=place.scope)
-            await broker.settle(taken.messages[0], SettleReject("no"))
+            taken = await broker.claim(queue, consumer="c", scope=place.scope, limit=1_000)
+            for message in taken.messages:
+                await broker.settle(message, SettleReject("no"))
         return published.id
 
     async def lock_token(self, place: Place, who: Who, *, from_dead: bool = False) -> str:
@@ -216,7 +221,7 @@ class World:
         taken = await broker.claim(
             name, consumer="c", scope=place.scope, limit=1_000, lease=3_600, dead_of=[queue.id]
         )
-        (message,) = taken.messages
+        (message,) = (each for each in taken.messages if each.id == id)
         holder = who.holder if who.tenant == place.tenant else f"{place.tenant}/key:1"
         return self.service.tokens.sign(make_lock(message), holder)
 
