@@ -29,7 +29,7 @@ def test_an_enqueued_command_is_run_and_its_output_is_kept(terminal: Terminal) -
 def test_a_failing_command_runs_three_times_with_growing_gaps_and_is_dead(
     terminal: Terminal,
 ) -> None:
-    terminal.run("enqueue", job(id="j1", command="exit 1", max_retries=3))
+    terminal.call("enqueue", job(id="j1", command="exit 1", max_retries=3))
     terminal.run("worker", "start", "--stop-when-empty")
     shown = terminal.call("show", "j1", "--json").json
     assert [row["state"] for row in shown["timeline"]] == ["scheduled", "scheduled", "dead"]
@@ -38,16 +38,16 @@ def test_a_failing_command_runs_three_times_with_growing_gaps_and_is_dead(
     assert third - second >= timedelta(seconds=4)
     (letter,) = terminal.call("dlq", "list", "--json").lines
     assert (letter["name"], letter["attempts"], letter["reason"]) == ("j1", 3, "retries_exhausted")
-    terminal.run("dlq", "retry", "j1")
+    terminal.call("dlq", "retry", "j1")
     again = terminal.call("show", "j1", "--json").json
     assert (again["state"], again["attempts"]) == ("ready", 0)
     assert "not dead" in terminal.run("dlq", "retry", "j1", code=1).err
 
 
 def test_an_unknown_command_is_recorded_and_the_worker_lives_on(terminal: Terminal) -> None:
-    terminal.run("enqueue", job(id="bad", command="no-such-command", max_retries=1))
-    terminal.run("enqueue", job(id="worse", command=["no-such-command"], max_retries=1))
-    terminal.run("enqueue", job(id="good", command="true", priority=9))
+    terminal.call("enqueue", job(id="bad", command="no-such-command", max_retries=1))
+    terminal.call("enqueue", job(id="worse", command=["no-such-command"], max_retries=1))
+    terminal.call("enqueue", job(id="good", command="true", priority=9))
     terminal.run("worker", "start", "--count", 1, "--stop-when-empty")
     assert terminal.states() == {"bad": "dead", "worse": "dead", "good": "completed"}
     for name in ("bad", "worse"):
@@ -77,19 +77,19 @@ def test_a_running_worker_uses_a_new_backoff_base_and_it_survives_a_restart(
     terminal.call("config", "set", "backoff-base", 2)
     with terminal.start("worker", "start"):
         until(lambda: terminal.call("status", "--json").json["workers"])
-        terminal.run("config", "set", "backoff-base", 3)
+        terminal.call("config", "set", "backoff-base", 3)
         # Settings are cached for a second, so the first failure may still be by the old ones.
         terminal.call("enqueue", job(id="j1", command="exit 1", max_retries=3))
         until(lambda: terminal.call("show", "j1", "--json").json["attempts"] == 2)
     second = terminal.call("show", "j1", "--json").json["timeline"][1]
     gap = datetime.fromisoformat(second["due_at"]) - datetime.fromisoformat(second["at"])
     assert round(gap.total_seconds()) == 9
-    assert terminal.run("config", "get", "backoff-base").out == "3.0\n"
+    assert terminal.call("config", "get", "backoff-base").out == "3.0\n"
 
 
 def test_a_job_of_the_future_waits(terminal: Terminal) -> None:
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    terminal.run("enqueue", job(id="later", command="true", run_at=later))
+    terminal.call("enqueue", job(id="later", command="true", run_at=later))
     terminal.call("enqueue", job(id="now", command="true"))
     terminal.run("worker", "start", "--stop-when-empty")
     assert terminal.states() == {"later": "scheduled", "now": "completed"}
@@ -112,7 +112,7 @@ def test_invalid_json_is_refused_with_exit_code_1(terminal: Terminal) -> None:
 
 
 def test_a_second_job_of_the_same_id_is_refused_with_exit_code_1(terminal: Terminal) -> None:
-    terminal.run("enqueue", '{"id":"j1","command":"true"}')
+    terminal.call("enqueue", '{"id":"j1","command":"true"}')
     said = terminal.run("enqueue", '{"id":"j1","command":"true"}', code=1)
     assert "already has a message named 'j1'" in said.err
     assert terminal.states() == {"j1": "ready"}
@@ -124,14 +124,14 @@ def test_a_worker_stopped_from_another_terminal_lets_its_job_finish(terminal: Te
     with terminal.start("worker", "start", "--count", 1) as worker:
         until((terminal.folder / "begun").exists)
         terminal.call("enqueue", job(id="next", command="true"))
-        terminal.run("worker", "stop", "--no-wait")
+        terminal.call("worker", "stop", "--no-wait")
         assert terminal.call("worker", "list", "--json").json["state"] == "stopping"
         assert worker.stderr is not None
         assert any("worker stopping: reason='stop requested'" in line for line in worker.stderr)
         terminal.write("go", "")
         assert worker.wait(60) == 0
     assert terminal.states() == {"slow": "completed", "next": "ready"}
-    assert terminal.run("status", "--json").json["workers"] == 0
+    assert terminal.call("status", "--json").json["workers"] == 0
 
 
 def test_a_power_cut_loses_no_job(terminal: Terminal) -> None:
@@ -144,7 +144,7 @@ def test_a_power_cut_loses_no_job(terminal: Terminal) -> None:
         until((terminal.folder / "out.txt").exists)
         for worker in (first, second):
             worker.send_signal(signal.SIGKILL)
-    assert terminal.run("status", "--json").json["workers"] == 0
+    assert terminal.call("status", "--json").json["workers"] == 0
     terminal.run("worker", "start", "--lease", 1, "--stop-when-empty")
     assert set((terminal.folder / "out.txt").read_text().split()) == {f"j{n}" for n in range(40)}
     assert set(terminal.states().values()) == {"completed"}
