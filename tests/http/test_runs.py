@@ -106,6 +106,8 @@ def test_another_language_stores_a_step_and_waits(server: Served) -> None:
     wait = {"token": token, "holds": [{"kind": "signal", "name": "go"}]}
     waited = server.post("/v1/wait", wait)
     assert (waited.status, waited.json["state"]) == (200, "scheduled")
+    timeline = server.get(f"/v1/messages/{id}").json["timeline"]
+    assert timeline[-1]["reason"] == "signal:go"
     assert server.post("/v1/wait", wait).code == "ALREADY_SETTLED"
     assert server.post("/v1/step", again).code == "LOCK_LOST"
     server.post(f"/v1/messages/{id}/signals/go", {"body": 1})

@@ -113,6 +113,8 @@ WAITING = (
          "if now - flow.created_at >= BUILDING_S * MICROS_PER_SECOND:", "if False:", LARGE),
     code("gate_is_a_parent", "broker/waiting/waits.py", "read_parents",
          "if len(edges) == 1 and await self._is_gate(edges[0].awaited_id):", "if False:", LARGE),
+    code("has_no_reason_over_http", "wire/runs.py", "read_wait_reason",
+         'return f"signal:{hold.name}"', "return sent.reason", "tests/http/test_runs.py"),
     code("spins", "rules/waiting.py", "count_quick", "count, claimed_at = count + 1, next_claim",
          "count, claimed_at = 0, next_claim", RULES),
     code("may_be_swallowed", "worker/suspension.py", "judge_steps",
