@@ -144,7 +144,7 @@ class StoreUpkeep(Protocol):
         """Ends dead letters that died before this moment as expired."""
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        """Moves the longest-waiting tickets up to the next existing rank."""
+        """Moves tickets that have been ready for long up to the next existing rank."""
 
     async def prune(self, retention: Retention) -> Pruned: ...
 

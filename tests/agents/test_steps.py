@@ -8,6 +8,7 @@ import pytest
 from msgspec import Struct
 
 from penstock import Context, Penstock, constant
+from penstock.errors import ResultGone, WaitsForItself
 from penstock.model.message import Draft, State
 from penstock.testing.simulation import Simulation
 
@@ -424,3 +425,56 @@ async def test_a_step_of_a_thread_is_tried_again() -> None:
         job = await paid.aenqueue()
         await simulation.run_until_idle()
         assert (await job.aresult(), len(tries)) == (7, 2)
+
+
+async def test_a_child_with_the_ordering_key_of_its_parent_is_refused() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="orders", key="k")
+    def pack() -> None: ...
+
+    @app.task(queue="parcels", key="k")
+    def send() -> str:
+        return "sent"
+
+    @app.task(queue="orders", key="k", max_attempts=1)
+    async def order(context: Context) -> None:
+        (sent,) = await context.gather(send.call())
+        assert sent.value == "sent"
+        await context.gather(pack.call())
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.run_until_idle()
+        record = await job.arecord()
+        assert record.state is State.DEAD
+        assert WaitsForItself.__name__ in (record.error or "")
+        found = [await simulation.broker.admin.find(queue) for queue in ("orders", "parcels")]
+        assert [len(each) for each in found] == [1, 1]
+
+
+async def test_a_gathered_result_that_is_not_stored_raises() -> None:
+    app, elsewhere = Penstock("sqlite://"), Penstock("sqlite://")
+
+    @elsewhere.task(queue="parts")
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.task
+    async def total(context: Context) -> str:
+        try:
+            await context.gather(double.call(4))
+        except ResultGone as error:
+            return str(error)
+        return "found"
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        await simulation.broker.admin.create_queue("parts")
+        job = await total.aenqueue()
+        await simulation.run_until_idle()
+        (child,) = (await simulation.broker.claim("parts", consumer="other")).messages
+        await simulation.broker.complete(child)
+        await simulation.run_until_idle()
+        assert await job.aresult() == f"the result of message {child.id} is gone"

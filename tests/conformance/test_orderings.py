@@ -176,6 +176,16 @@ async def test_aging_lifts_nobody_who_waited_less(stage: Stage) -> None:
     assert await stage.drain("work") == [high, low]
 
 
+async def test_aging_does_not_count_a_delay(stage: Stage) -> None:
+    await stage.queue("work", aging=True)
+    low = await stage.publish(queue="work", delay=600)
+    await stage.travel(600)
+    await stage.promote()
+    (high,) = await publish_all(stage, 9)
+    assert await stage.store.age(await stage.queue_id("work"), 300, 10) == 0
+    assert await stage.drain("work") == [high, low]
+
+
 async def test_aging_lifts_nobody_above_the_highest_level(stage: Stage) -> None:
     await stage.queue("work", aging=True)
     ids = await publish_all(stage, 5, 5)

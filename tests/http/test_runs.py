@@ -106,6 +106,8 @@ def test_another_language_stores_a_step_and_waits(server: Served) -> None:
     wait = {"token": token, "holds": [{"kind": "signal", "name": "go"}]}
     waited = server.post("/v1/wait", wait)
     assert (waited.status, waited.json["state"]) == (200, "scheduled")
+    timeline = server.get(f"/v1/messages/{id}").json["timeline"]
+    assert timeline[-1]["reason"] == "signal:go"
     assert server.post("/v1/wait", wait).code == "ALREADY_SETTLED"
     assert server.post("/v1/step", again).code == "LOCK_LOST"
     server.post(f"/v1/messages/{id}/signals/go", {"body": 1})
@@ -180,3 +182,18 @@ async def test_the_client_cancels_a_tree(server: Served) -> None:
         done = await client.admin.cancel_tree(int(top))
         assert done == CancelledTree(State.CANCELLED, False, 1)
     assert server.message(child)["state"] == "cancelled"
+
+
+def test_a_child_with_the_ordering_key_of_its_parent_is_refused(server: Served) -> None:
+    queue = server.queue()
+    id = server.publish(queue, ordering_key="k")
+    sent = {
+        "token": claim(server, queue)["token"],
+        "holds": [{"kind": "after", "after": {"children": [0]}}],
+        "children": [{"queue": queue, "ordering_key": "k"}],
+    }
+    refused = server.post("/v1/wait", sent)
+    assert (refused.status, refused.code) == (422, "WAITS_FOR_ITSELF")
+    assert server.get(f"/v1/messages/{id}").json["state"] == State.CLAIMED
+    sent["children"] = [{"queue": queue, "ordering_key": "other"}]
+    assert server.post("/v1/wait", sent).status == 200

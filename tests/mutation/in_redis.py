@@ -91,6 +91,8 @@ MOVES = (
     lua("everybody_gets_the_tick", "claim_tick", "", "then return 0 end", "then end", "upkeep"),
     lua("tick_of_the_future_is_kept", "claim_tick", "", " and age >= -tonumber(ARGV[3])", "",
         "clock"),
+    lua("age_the_resumed", "find_aging", "", "ready_since(id) <= before",
+        "tonumber(match(call('HGET', message, id), '^%d+')) <= before", "resumed_age"),
     lua("age_of_64_levels", "find_aging", "", "local reply = {above}", "local reply = {''}",
         "orderings"),
     lua("results_for_ever", "result", "", " or tonumber(expires) <= now", "", "settle"),

@@ -214,6 +214,7 @@ KEEPING = (
          "pass", "upkeep"),
     code("expire_skips_the_waiting", "sql/upkeep.py expire", "if ended < limit:", "if False:",
          "expiry"),
+    code("age_the_resumed", "sql/upkeep.py find_aging", " if moment <= before", "", "resumed_age"),
     code("age_without_limit", "sql/upkeep.py find_aging", "sorted(found)[:limit]", "sorted(found)",
          "orderings"),
     code("prune_beyond_the_limit", "sql/upkeep.py find_prunable",

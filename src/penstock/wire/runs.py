@@ -34,6 +34,7 @@ from penstock.wire.publish import PublishRequest, make_publish_request
 
 MAX_HOLDS = 10
 MAX_CHILDREN = 10_000
+NO_REASON = "wait"
 RunFacts = Literal["steps", "signals", "outcomes", "parents"]
 Place = Annotated[int, Meta(ge=0, le=MAX_CHILDREN)]
 
@@ -92,7 +93,7 @@ class WaitRequestBody(
     of the children become the result of `children_step`."""
 
     token: Token
-    reason: Word = "wait"
+    reason: Word = NO_REASON
     holds: Annotated[list[RunHold], Meta(min_length=1, max_length=MAX_HOLDS)]
     steps: Annotated[list[RunStep], Meta(max_length=MAX_HOLDS)] = []
     children: Annotated[list[PublishRequest], Meta(max_length=MAX_CHILDREN)] = []
@@ -205,6 +206,21 @@ def read_run_hold(hold: RunHold) -> Hold:
             need=after.need,
         ),
     )
+
+
+def read_wait_reason(sent: WaitRequestBody) -> str:
+    """Names the wait after its only hold, unless the caller gave a reason."""
+    if sent.reason != NO_REASON or len(sent.holds) > 1:
+        return sent.reason
+    (hold,) = sent.holds
+    match hold.kind:
+        case "moment":
+            return "sleep"
+        case "signal":
+            return f"signal:{hold.name}"
+        case "after":
+            after = hold.after or RunAfter()
+            return f"after:{len(after.children) + len(after.ids)}"
 
 
 def make_wait_request(token: str, plan: WaitPlan) -> WaitRequestBody:

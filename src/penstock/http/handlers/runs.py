@@ -34,6 +34,7 @@ from penstock.wire.runs import (
     make_run_step,
     read_run_hold,
     read_run_step,
+    read_wait_reason,
 )
 
 runs = OperationTable("waiting")
@@ -79,7 +80,7 @@ async def wait(call: RequestContext, sent: WaitRequestBody) -> Settled:
         await check_hold(call, lock, hold, len(sent.children))
     step = sent.children_step
     plan = WaitPlan(
-        reason=sent.reason,
+        reason=read_wait_reason(sent),
         holds=tuple(read_run_hold(hold) for hold in sent.holds),
         steps=tuple(read_run_step(each) for each in sent.steps),
         children=tuple(await adopt(call, lock, sent.children)),

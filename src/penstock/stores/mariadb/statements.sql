@@ -420,6 +420,24 @@ SELECT r.id FROM penstock_ready AS r FORCE INDEX (PRIMARY)
 WHERE r.queue_id = :queue_id AND r.rank = :rank
   AND (SELECT m.created_at FROM penstock_message AS m WHERE m.id = r.id) <= :before
 ORDER BY r.id LIMIT :limit;
+-- name: ready_since
+-- When messages were published or due, when their last wait began, and the moments that may have
+-- ended it: its time limit, the first signal it waited for, and the last end of another message.
+SELECT m.id, coalesce(m.run_at, m.created_at), w.at,
+       CASE WHEN w.due_at <= :now THEN w.due_at END,
+       (SELECT min(s.at) FROM penstock_signal AS s FORCE INDEX (message) WHERE s.message_id = m.id
+          AND s.name = CASE WHEN w.reason LIKE 'signal:%' THEN substr(w.reason, 8) END
+          AND (s.consumed = 0 OR s.at >= w.at)),
+       (SELECT max((SELECT h.at FROM penstock_history AS h FORCE INDEX (ends_once)
+                    WHERE h.id = e.awaited_id AND h.final = 1))
+        FROM penstock_edge AS e FORCE INDEX (PRIMARY)
+        WHERE e.held_id = m.id AND e.number = coalesce(w.fence, 0) AND e.state IS NOT NULL)
+FROM penstock_message AS m LEFT JOIN (
+    SELECT id, max(position) AS position FROM penstock_history FORCE INDEX (ends_once)
+    WHERE id IN (:ids) AND final IS NULL AND verb = 'wait' AND state = 'scheduled'
+    GROUP BY id) AS last ON last.id = m.id
+LEFT JOIN penstock_history AS w ON w.position = last.position
+WHERE m.id IN (:ids);
 -- name: age
 UPDATE penstock_ready SET rank = :above
 WHERE queue_id = :queue_id AND rank = :rank AND id = (SELECT id FROM (

@@ -673,6 +673,24 @@ SELECT r.id FROM penstock.ready AS r
 WHERE r.queue_id = :queue_id AND r.rank = :rank
   AND (SELECT m.created_at FROM penstock.message AS m WHERE m.id = r.id) <= :before
 ORDER BY r.id LIMIT :limit;
+-- name: ready_since
+-- When messages were published or due, when their last wait began, and the moments that may have
+-- ended it: its time limit, the first signal it waited for, and the last end of another message.
+SELECT asked.id, coalesce(m.run_at, m.created_at), w.at,
+       CASE WHEN w.due_at <= :now THEN w.due_at END,
+       (SELECT min(s.at) FROM penstock.signal AS s WHERE s.message_id = asked.id
+          AND s.name = CASE WHEN w.reason LIKE 'signal:%' THEN substr(w.reason, 8) END
+          AND (NOT s.consumed OR s.at >= w.at)),
+       (SELECT max((SELECT h.at FROM penstock.history AS h WHERE h.id = e.awaited_id AND h.final))
+        FROM penstock.edge AS e
+        WHERE e.held_id = asked.id AND e.number = coalesce(w.fence, 0) AND e.state IS NOT NULL)
+FROM unnest(:ids::bigint[]) AS asked (id)
+CROSS JOIN LATERAL (
+    SELECT run_at, created_at FROM penstock.message WHERE id = asked.id OFFSET 0) AS m
+LEFT JOIN LATERAL (
+    SELECT at, due_at, reason, fence FROM penstock.history
+    WHERE id = asked.id AND NOT final AND verb = 'wait' AND state = 'scheduled'
+    ORDER BY position DESC LIMIT 1) AS w ON true;
 -- name: age
 UPDATE penstock.ready SET rank = :above WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id

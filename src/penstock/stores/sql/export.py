@@ -1,5 +1,7 @@
 """Reads recent history, takes the census, and saves export cursors."""
 
+from collections.abc import Sequence
+
 from penstock.errors import InvalidState
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, Tally
@@ -43,8 +45,14 @@ async def depths(tx: SqlTransaction, ended: int) -> dict[tuple[int, str], int]:
 
 
 async def waiting_since(tx: SqlTransaction) -> dict[int, Moment]:
-    rows = await tx.all("waiting_since")
-    return {queue_id: since for queue_id, since in rows if since is not None}
+    first = {id: queue_id for queue_id, id in await tx.all("first_ready") if id is not None}
+    return {first[id]: since for id, since in (await ready_since(tx, list(first))).items()}
+
+
+async def ready_since(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Moment]:
+    """Returns since when messages have been ready, from the resume for those that waited."""
+    rows = await tx.all("ready_since", ids=tx.encode_ids(sorted(ids)), now=tx.now) if ids else []
+    return {id: max(each for each in moments if each is not None) for id, *moments in rows}
 
 
 async def save_cursor(tx: SqlTransaction, name: str, cursor: Cursor) -> None:

@@ -139,11 +139,9 @@ SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
 -- name: held
 SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
 FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
--- name: waiting_since
+-- name: first_ready
 SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock_message AS m WHERE m.id = (
-        SELECT r.id FROM penstock_ready AS r
-        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
+    SELECT r.id FROM penstock_ready AS r WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
 FROM penstock_queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)

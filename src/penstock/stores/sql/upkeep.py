@@ -9,6 +9,7 @@ from penstock.model.message import Flag, State, Verb
 from penstock.model.store_types import AgentRun, Firing, Promoted, Pruned, Retention
 from penstock.store import Check
 from penstock.stores.sql import documents, keys
+from penstock.stores.sql.export import ready_since
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
@@ -81,12 +82,16 @@ async def age(tx: SqlTransaction, queue_id: int, moves: Sequence[tuple[int, int,
 async def find_aging(
     tx: SqlTransaction, queue_id: int, waited: float, limit: int
 ) -> list[tuple[int, int, int]]:
-    """Finds the longest-waiting tickets below another rank: (id, rank, rank above)."""
+    """Finds the oldest tickets below another rank that have been ready for `waited` seconds.
+
+    Returns (id, rank, rank above) of each.
+    """
     before = tx.now - int(waited * 1_000_000)
     found: list[tuple[int, int, int]] = []
     for above, rank in pairwise(await list_levels(tx, queue_id)):
         rows = await tx.all("waited", queue_id=queue_id, rank=rank, before=before, limit=limit)
-        found += [(id, rank, above) for (id,) in rows]
+        since = await ready_since(tx, [id for (id,) in rows])
+        found += [(id, rank, above) for id, moment in since.items() if moment <= before]
         if len(found) > 2 * limit:
             found = nsmallest(limit, found)
     return sorted(found)[:limit]

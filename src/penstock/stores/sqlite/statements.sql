@@ -174,6 +174,22 @@ WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
 SELECT r.id FROM penstock_ready r JOIN penstock_message m ON m.id = r.id
 WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
 ORDER BY r.id LIMIT :limit;
+-- name: ready_since
+-- When messages were published or due, when their last wait began, and the moments that may have
+-- ended it: its time limit, the first signal it waited for, and the last end of another message.
+SELECT m.id, coalesce(m.run_at, m.created_at), w.at,
+       CASE WHEN w.due_at <= :now THEN w.due_at END,
+       (SELECT min(s.at) FROM penstock_signal AS s WHERE s.message_id = m.id
+          AND s.name = CASE WHEN w.reason LIKE 'signal:%' THEN substr(w.reason, 8) END
+          AND (s.consumed = 0 OR s.at >= w.at)),
+       (SELECT max((SELECT h.at FROM penstock_history AS h
+                    WHERE h.id = e.awaited_id AND h.final = 1))
+        FROM penstock_edge AS e
+        WHERE e.held_id = m.id AND e.number = coalesce(w.fence, 0) AND e.state IS NOT NULL)
+FROM penstock_message AS m LEFT JOIN penstock_history AS w ON w.position = (
+    SELECT max(position) FROM penstock_history
+    WHERE id = m.id AND final = 0 AND verb = 'wait' AND state = 'scheduled')
+WHERE m.id IN (SELECT value FROM json_each(:ids));
 -- name: age
 UPDATE penstock_ready SET rank = :above WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
 -- name: claim_tick

@@ -1,7 +1,7 @@
--- with: ticket
--- ARGV: now, queue, waited, limit, rank to start at or ''. Finds the longest-waiting tickets below
--- another rank, in 64 ranks. Returns the rank to go on with, or '', and id, rank and rank above of
--- each.
+-- with: ticket ready_since
+-- ARGV: now, queue, waited, limit, rank to start at or ''. Finds the oldest tickets below another
+-- rank that have been ready for that long, in 64 ranks. Returns the rank to go on with, or '', and
+-- id, rank and rank above of each.
 local queue, before, limit = ARGV[2], now - tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, above, place = {}, nil, queue .. ARGV[5]
 for _ = 1, 65 do
@@ -15,8 +15,7 @@ for _ = 1, 65 do
     if above then
         for _, member in ipairs(of_queue(ready, queue .. rank, limit)) do
             local id = sub(member, 23, 36)
-            local created = tonumber(match(call('HGET', message, id), '^%d+'))
-            if created <= before then found[#found + 1] = {id, rank, above} end
+            if ready_since(id) <= before then found[#found + 1] = {id, rank, above} end
         end
     end
     above = rank

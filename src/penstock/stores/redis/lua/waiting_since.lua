@@ -1,10 +1,8 @@
--- with: lease
+-- with: ticket ready_since
 -- ARGV: now, the queues.
 local since = {}
 for place = 2, #ARGV do
     local member = of_queue(ready, ARGV[place], 1)[1]
-    local text = member and call('HGET', message, sub(member, 23, 36))
-    local found = text and heading(text)
-    since[#since + 1] = found and (found.run_at ~= NONE and found.run_at or found.created) or ''
+    since[#since + 1] = member and whole(ready_since(sub(member, 23, 36))) or ''
 end
 return since

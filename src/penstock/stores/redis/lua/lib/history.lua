@@ -47,10 +47,11 @@ local function rows_of(id)
     return rows
 end
 
--- Returns the final state, if any: that row is the last.
+-- Returns the final state and its time, if any: that row is the last.
 local function ended(id)
     local last = match(call('HGET', story, id) or '', '%d+$')
     local found = last and call('XRANGE', history, last, last)[1]
-    local state = found and match(found[2][2], '^%a+ (%a+)')
-    return FINAL[state] and state
+    local state, at
+    if found then state, at = match(found[2][2], '^%a+ (%a+) (%d+)') end
+    if FINAL[state] then return state, at end
 end
