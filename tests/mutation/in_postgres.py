@@ -19,7 +19,7 @@ KEYED = "tests/conformance/test_keyed_batches.py"
 KEYED_LOCKS = "tests/postgres/test_keyed_batches.py"
 
 KEYS = (
-    Mutation("pg_notices_after_close", "stores/notifier.py", "notify",
+    Mutation("pg_notices_after_close", "stores/notifier.py", "",
              "if self.closed:", "if False:", "tests/postgres/test_wakes.py"),
     Mutation("pg_idle_writers_are_not_named", "stores/postgres/health.py", "",
              "backend_xid IS NOT NULL OR ", "", FEED),
