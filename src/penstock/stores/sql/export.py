@@ -47,6 +47,10 @@ async def waiting_since(tx: SqlTransaction) -> dict[int, Moment]:
     return {queue_id: since for queue_id, since in rows if since is not None}
 
 
+async def queues_with_keys(tx: SqlTransaction) -> frozenset[int]:
+    return frozenset(queue_id for (queue_id,) in await tx.all("queues_with_keys"))
+
+
 async def save_cursor(tx: SqlTransaction, name: str, cursor: Cursor) -> None:
     await tx.run(
         "cursor_save",
