@@ -141,6 +141,8 @@ class LiveFigures:
         if self.counted is not None:
             series.bridge(find_bucket(self.counted.at), bucket)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
+        if queue_id in snapshot.keyed:
+            series.keyed_in = bucket
         if ready or claimed:
             series.samples[bucket] = Sample(ready, claimed, snapshot.since.get(queue_id))
         series.forget_before(bucket - BUCKETS)

@@ -41,6 +41,8 @@ class QueueSeries:
         self.samples: dict[int, Sample] = {}
         self.deaths: deque[tuple[int, str]] = deque(maxlen=MAX_DEATHS)
         self.died_at: Moment | None = None
+        # The last bucket in which an unfinished message had an ordering key.
+        self.keyed_in: int | None = None
         # Ended messages that were counted, and when those ended that were not.
         self.ended = 0
         self.pending: list[Moment] = []
@@ -93,6 +95,19 @@ class QueueSeries:
         if not known:
             return counted[last] / BUCKET_S
         return sum(counted[each] for each in known) / (len(known) * BUCKET_S)
+
+    def count_ends(self, last: int) -> int:
+        """Returns how many runs ended in the window."""
+        return sum(
+            count
+            for counted in (self.completed, self.failed)
+            for bucket, count in counted.items()
+            if last - BUCKETS < bucket <= last
+        )
+
+    def is_keyed(self, last: int) -> bool:
+        """True if a message of the window had an ordering key."""
+        return self.keyed_in is not None and self.keyed_in > last - BUCKETS
 
     def find_deaths(self, last: int) -> tuple[int, str | None]:
         """Returns how many messages died in the window, and the most common error."""

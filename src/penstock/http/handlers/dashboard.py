@@ -185,15 +185,14 @@ async def get_overview(
     headers = {"etag": etag, "cache-control": "no-cache"}
     if call.get_header(b"if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    queues = await own_queues(call)
     inputs = OverviewInputs(
         now,
-        queues,
+        await own_queues(call),
         [row for row in await own_workers(call) if not is_gone(row, now)],
         snapshot,
         figures.series,
         list_failing_agents(call),
-        frozenset(each.id for each in queues if "error" in list_hidden(each, call.reveals)),
+        lambda queue: "error" not in list_hidden(queue, call.reveals),
     )
     body = encode_view(make_overview(inputs, limit, contains))
     return Response(body, headers=headers, media_type="application/json")
