@@ -121,9 +121,21 @@ COUNTING = (
              "(queue.settings.max_attempts, 0)",
              "tests/http/test_dashboard.py::test_a_message_says_how_many_attempts_it_may_have"),
     Mutation("a_queue_is_hidden_by_busier_ones", "http/dashboard/overview.py", "make_overview",
-             "(each.queue != contains, -weigh(each), each.queue)", "(-weigh(each), each.queue)",
+             "(queue.name != contains, -weigh(inputs, queue), queue.name)",
+             "(-weigh(inputs, queue), queue.name)",
              "tests/http/test_dashboard.py::"
              "test_a_queue_is_found_by_its_name_among_busier_ones"),
+    Mutation("an_overview_computes_every_queue", "http/dashboard/overview.py", "make_overview",
+             "make_figures(inputs, queue) for queue in sorted(shown, key=lambda each: each.name)",
+             "each for each in [make_figures(inputs, queue) for queue in inputs.queues]"
+             " if each.queue in {queue.name for queue in shown}",
+             "tests/http/test_dashboard.py::"
+             "test_an_overview_computes_the_figures_that_it_shows"),
+    Mutation("failures_like_a_message_are_all", "http/handlers/dashboard.py", "list_failures",
+             "if make_fingerprint(failure.error) == wanted", "",
+             "tests/http/test_dashboard.py::test_the_failures_like_a_message_are_one_group"),
+    Mutation("a_key_makes_every_queue_keyed", "stores/sql/statements.sql", "queues_with_keys",
+             "LIMIT 1) = q.id", "LIMIT 1) IS NULL", conformance("keys")),
     Mutation("types_have_no_limit", "broker/metrics/book.py", "use",
              "if used >= most:", "if False:", HISTORIAN),
     Mutation("an_agent_holds_retention_for_a_month", "stores/sql/statements.sql",
