@@ -18,7 +18,7 @@ from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview, sum_samples
-from penstock.http.dashboard.series import BUCKET_S, QueueSeries, Sample
+from penstock.http.dashboard.series import BUCKET_MICROS, BUCKET_S, QueueSeries, Sample
 from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.model.queue import Queue, QueueState, Scope
 from penstock.rules.access import Key
@@ -381,6 +381,13 @@ def test_counts_that_are_far_apart_leave_no_gap() -> None:
     totals = sum_samples([series], last=106, counted=104)[-6:]
     assert [total.ready for total in totals] == [7, 7, 7, 3, 3, 3]
     assert series.samples[103] is sample
+
+
+def test_messages_published_between_two_counts_are_spread_over_the_time() -> None:
+    series = QueueSeries(100)
+    series.count(0, 100 * BUCKET_MICROS)
+    series.count(24, 103 * BUCKET_MICROS - 1)
+    assert series.list_published(103)[-4:] == [8, 8, 8, 0]
 
 
 def test_a_queue_is_found_by_its_name_among_busier_ones(server: Served) -> None:

@@ -113,6 +113,10 @@ COUNTING = (
              "await self.look_back(now)", "pass",
              "tests/cli/test_top.py::"
              "test_top_knows_the_rates_of_the_seconds_before_it_started"),
+    Mutation("late_counts_make_a_spike", "http/dashboard/series.py", "count",
+             "self.counted_at, at)", "at, at)",
+             "tests/http/test_dashboard.py::"
+             "test_messages_published_between_two_counts_are_spread_over_the_time"),
     Mutation("late_counts_leave_a_gap", "http/dashboard/series.py", "bridge",
              "self.samples[between] = sample", "pass",
              "tests/http/test_dashboard.py::test_counts_that_are_far_apart_leave_no_gap"),

@@ -113,6 +113,7 @@ class LiveFigures:
             series = self.series[queue_id] = QueueSeries(begun)
             if self.counted is not None:
                 series.total = count_unfinished(self.counted, queue_id)
+                series.counted_at = self.counted.at
         return series
 
     def compare(self, snapshot: QueueSnapshot) -> set[int]:

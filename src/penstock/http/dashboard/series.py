@@ -46,8 +46,9 @@ class QueueSeries:
         # Ended messages that were counted, and when those ended that were not.
         self.ended = 0
         self.pending: list[Moment] = []
-        # Unfinished and ended messages at the last count.
+        # Unfinished and ended messages at the last count, and when that was.
         self.total: int | None = None
+        self.counted_at: Moment = 0
 
     def add(self, row: HistoryRow) -> None:
         bucket = find_bucket(row.at)
@@ -70,8 +71,18 @@ class QueueSeries:
         if self.total is None:
             self.total = total
         elif total > self.total:
-            self.published[find_bucket(at)] += total - self.total
+            self.spread_published(total - self.total, self.counted_at, at)
             self.total = total
+        self.counted_at = at
+
+    def spread_published(self, number: int, since: Moment, until: Moment) -> None:
+        """Adds messages to the buckets between two counts: a busy server may count seldom."""
+        given = 0
+        for bucket in range(max(self.begun, find_bucket(since)), find_bucket(until) + 1):
+            end = min(until, (bucket + 1) * BUCKET_MICROS)
+            reached = round(number * (end - since) / max(1, until - since))
+            self.published[bucket] += reached - given
+            given = reached
 
     def bridge(self, counted: int, bucket: int) -> None:
         """Fills the buckets between two counts: a busy server may count more than 5 s apart."""
