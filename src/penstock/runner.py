@@ -24,7 +24,7 @@ FREQUENT_S = 1.0
 MAX_FREQUENT_RETRY_WAIT_S = 4.0
 # The first ticks of all agents are spread over this time, or over their interval if shorter.
 FIRST_TICKS_WITHIN_S = 1.0
-# The wait of an agent that nobody needs. It ends when the runner is told to wake such agents.
+# The wait of an agent that is not needed. `wake_dormant` ends it.
 UNTIL_WOKEN = math.inf
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -170,7 +170,7 @@ class Runner:
             turn.nudged.set()
 
     def wake_dormant(self) -> None:
-        """Makes the agents run that wait for someone to need them."""
+        """Makes the agents run that returned UNTIL_WOKEN."""
         for turn in self.turns:
             if turn.dormant:
                 turn.nudged.set()

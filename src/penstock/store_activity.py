@@ -30,3 +30,9 @@ class StoreActivity(Protocol):
 
     async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
         """Returns the headings of the messages that exist."""
+
+    async def queues_with_keys(self) -> frozenset[int]:
+        """Returns the queues with unfinished messages that have an ordering key.
+
+        Redis reads a sample of the keys.
+        """

@@ -243,3 +243,15 @@ async def test_a_waiting_message_names_the_one_that_holds_its_key(stage: Stage) 
         None, first, first,
     ]  # fmt: skip
     assert await stage.drain() == [first, second, third]
+
+
+async def test_queues_with_ordering_keys_are_known_until_their_messages_ended(
+    stage: Stage,
+) -> None:
+    keyed, _ = await stage.queue("keyed"), await stage.queue("plain")
+    await stage.publish(queue="plain")
+    assert await stage.store.queues_with_keys() == frozenset()
+    await stage.publish(queue="keyed", ordering_key="ada")
+    assert await stage.store.queues_with_keys() == {keyed}
+    assert len(await stage.drain("keyed")) == 1
+    assert await stage.store.queues_with_keys() == frozenset()

@@ -75,6 +75,34 @@ def test_dead_letters_are_redriven_by_keyboard_alone(busy: Served, open_page: Op
     assert {busy.state(id) for id in ids} == {"ready"}
 
 
+def test_a_dead_letter_leads_to_those_that_failed_like_it(
+    busy: Served, open_page: OpenPage
+) -> None:
+    queue = busy.queue()
+    for number in range(3):
+        make_dead(busy, queue, f"TimeoutError: host-{number}")
+    make_dead(busy, queue, "KeyError: total")
+    page = open_page(busy, f"#/messages?filter=state:dead queue:{queue}")
+    expect(page.get_by_text("4 match")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type(" err")
+    options = page.get_by_role("option").filter(has_text="error.kind:")
+    expect(options.nth(1)).to_have_text("error.kind:TimeoutError3")
+    expect(options.nth(2)).to_have_text("error.kind:KeyError1")
+    options.nth(1).click()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("3 match")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    inspector = page.get_by_role("complementary")
+    expect(inspector.get_by_text("Why did")).to_be_visible()
+    expect(inspector.get_by_text("3 messages failed like this since")).to_be_visible()
+    inspector.get_by_role("link", name="Open the group").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    page.get_by_role("button", name="Show all causes").click()
+    expect(page.get_by_role("article")).to_have_count(2)
+
+
 def test_a_group_of_failures_is_redriven(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     ids = [make_dead(busy, queue, f"TimeoutError: host-{number}") for number in range(3)]
@@ -305,12 +333,13 @@ def test_a_queue_says_how_it_is_and_is_paused_resumed_and_purged(
     busy: Served, open_page: OpenPage
 ) -> None:
     queue = busy.queue(ordering="fifo")
-    ids = [busy.publish(queue) for _ in range(3)]
+    ids = [busy.publish(queue, ordering_key=f"key-{number}") for number in range(3)]
     page = open_page(busy, f"#/queues/{queue}")
     state = page.get_by_role("list", name="State of the queue")
     expect(state).to_contain_text("delivering")
     expect(state).to_contain_text("first in, first out")
     expect(state).to_contain_text("no worker")
+    expect(state).to_contain_text("order by key")
     # The server counts messages every few seconds; a dialog shows what was counted last.
     for _ in range(60):
         page.get_by_role("button", name="Pause").click()

@@ -17,8 +17,10 @@ from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.dashboard.files import read_web_file
-from penstock.http.dashboard.overview import sum_samples
-from penstock.http.dashboard.series import BUCKET_S, QueueSeries, Sample
+from penstock.http.dashboard.overview import OverviewInputs, make_overview, sum_samples
+from penstock.http.dashboard.series import BUCKET_MICROS, BUCKET_S, QueueSeries, Sample
+from penstock.http.metrics.queue_stats import QueueSnapshot
+from penstock.model.queue import Queue, QueueState, Scope
 from penstock.rules.access import Key
 from tests.cli.terminal import until
 from tests.http.keys import guarded, keyed, showing
@@ -273,6 +275,57 @@ def test_failures_are_grouped_by_the_shape_of_their_error(server: Served) -> Non
     assert found["complete"] is True
 
 
+def test_the_failures_like_a_message_are_one_group(server: Served) -> None:
+    queue = server.queue()
+    ids = [reject(server, queue, f"TimeoutError: host-{number}") for number in range(3)]
+    other = reject(server, queue, "KeyError: x")
+    for id, count in ((ids[0], 3), (other, 1)):
+        (group,) = server.get("/v1/failures", queue=queue, like=id).json["groups"]
+        assert group["count"] == count
+    assert server.get("/v1/failures", like="999999999").status == 404
+
+
+def reject(server: Served, queue: str, error: str) -> str:
+    id = server.publish(queue)
+    (message,) = server.claim(queue)
+    assert server.post("/v1/reject", {"token": message["token"], "error": error}).status == 200
+    return id
+
+
+def test_a_queue_with_ordering_keys_says_so(server: Served) -> None:
+    keyed, plain = server.queue(), server.queue()
+    server.publish(keyed, ordering_key="ada")
+    server.publish(plain)
+
+    def look(queue: str) -> Any:
+        (found,) = server.get("/v1/overview", contains=queue, limit=1).json["queues"]
+        return found["keyed"]
+
+    until(lambda: look(keyed))
+    assert not look(plain)
+
+
+class CountedSeries(QueueSeries):
+    """Counts how often its buckets are listed."""
+
+    listed = 0
+
+    def list_published(self, last: int) -> list[int | None]:
+        CountedSeries.listed += 1
+        return super().list_published(last)
+
+
+def test_an_overview_computes_the_figures_that_it_shows() -> None:
+    scope = Scope(1, "", "default", paused=False)
+    queues = [Queue(id, scope, f"q-{id:04}", QueueState.ACTIVE) for id in range(1, 1_001)]
+    series: dict[int, QueueSeries] = {queue.id: CountedSeries(0) for queue in queues}
+    snapshot = QueueSnapshot(0, {(queue.id, "ready"): queue.id for queue in queues})
+    overview = make_overview(OverviewInputs(0, queues, [], snapshot, series, []), limit=2)
+    assert [each.queue for each in overview.queues] == ["q-0999", "q-1000"]
+    assert (overview.queue_count, overview.totals.ready) == (1_000, 500_500)
+    assert CountedSeries.listed == 2
+
+
 @contextmanager
 def open_changes(server: Served) -> Iterator[HTTPResponse]:
     with closing(server.connect()) as connection:
@@ -328,6 +381,13 @@ def test_counts_that_are_far_apart_leave_no_gap() -> None:
     totals = sum_samples([series], last=106, counted=104)[-6:]
     assert [total.ready for total in totals] == [7, 7, 7, 3, 3, 3]
     assert series.samples[103] is sample
+
+
+def test_messages_published_between_two_counts_are_spread_over_the_time() -> None:
+    series = QueueSeries(100)
+    series.count(0, 100 * BUCKET_MICROS)
+    series.count(24, 103 * BUCKET_MICROS - 1)
+    assert series.list_published(103)[-4:] == [8, 8, 8, 0]
 
 
 def test_a_queue_is_found_by_its_name_among_busier_ones(server: Served) -> None:

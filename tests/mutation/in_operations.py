@@ -113,6 +113,10 @@ COUNTING = (
              "await self.look_back(now)", "pass",
              "tests/cli/test_top.py::"
              "test_top_knows_the_rates_of_the_seconds_before_it_started"),
+    Mutation("late_counts_make_a_spike", "http/dashboard/series.py", "count",
+             "self.counted_at, at)", "at, at)",
+             "tests/http/test_dashboard.py::"
+             "test_messages_published_between_two_counts_are_spread_over_the_time"),
     Mutation("late_counts_leave_a_gap", "http/dashboard/series.py", "bridge",
              "self.samples[between] = sample", "pass",
              "tests/http/test_dashboard.py::test_counts_that_are_far_apart_leave_no_gap"),
@@ -121,9 +125,21 @@ COUNTING = (
              "(queue.settings.max_attempts, 0)",
              "tests/http/test_dashboard.py::test_a_message_says_how_many_attempts_it_may_have"),
     Mutation("a_queue_is_hidden_by_busier_ones", "http/dashboard/overview.py", "make_overview",
-             "(each.queue != contains, -weigh(each), each.queue)", "(-weigh(each), each.queue)",
+             "(queue.name != contains, -weigh(inputs, queue), queue.name)",
+             "(-weigh(inputs, queue), queue.name)",
              "tests/http/test_dashboard.py::"
              "test_a_queue_is_found_by_its_name_among_busier_ones"),
+    Mutation("an_overview_computes_every_queue", "http/dashboard/overview.py", "make_overview",
+             "make_figures(inputs, queue) for queue in sorted(shown, key=lambda each: each.name)",
+             "each for each in [make_figures(inputs, queue) for queue in inputs.queues]"
+             " if each.queue in {queue.name for queue in shown}",
+             "tests/http/test_dashboard.py::"
+             "test_an_overview_computes_the_figures_that_it_shows"),
+    Mutation("failures_like_a_message_are_all", "http/handlers/dashboard.py", "list_failures",
+             "if make_fingerprint(failure.error) == wanted", "",
+             "tests/http/test_dashboard.py::test_the_failures_like_a_message_are_one_group"),
+    Mutation("a_key_makes_every_queue_keyed", "stores/sql/statements.sql", "queues_with_keys",
+             "LIMIT 1) = q.id", "LIMIT 1) IS NULL", conformance("keys")),
     Mutation("types_have_no_limit", "broker/metrics/book.py", "use",
              "if used >= most:", "if False:", HISTORIAN),
     Mutation("an_agent_holds_retention_for_a_month", "stores/sql/statements.sql",

@@ -58,9 +58,7 @@ WAITING = (
     code("signal_is_received_by_any_step", "stores/postgres/statements.sql", "signal_held",
          "HAVING count(*) = 1", "HAVING count(*) > 0", RECEIVERS),
     code("signal_overtakes_an_earlier_one", "stores/postgres/statements.sql", "signal_held",
-         "AND NOT EXISTS (SELECT 1 FROM penstock.signal\n"
-         "                      WHERE message_id = :id AND name = :name AND NOT consumed)", "",
-         OVERTAKEN),
+         "WHERE message_id = :id AND name = :name AND NOT consumed)", "WHERE false)", OVERTAKEN),
     code("event_of_a_signal_is_lost", "stores/sql/steps.py", "signal", "if draft.event:",
          "if False:", SIGNAL_EVENT),
     code("inbox_keeps_states_for_ever", "agents/human_reminder.py", "_forget_removed", "if gone:",

@@ -310,7 +310,7 @@ async def test_a_store_that_is_closed_while_it_connects_leaves_no_connection(
     url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = PostgresStatement("SELECT pg_sleep(60)", ())
-    monkeypatch.setitem(postgres_store.SQL, "slow", slow)
+    monkeypatch.setitem(transaction.SQL, "slow", slow)
     monkeypatch.setattr(postgres_store, "WARM_UP", (("slow", {}),))
     opened: list[asyncpg.Connection] = []
     connect = PostgresDsn.connect

@@ -58,6 +58,7 @@ WALKS: dict[str, list[str]] = {
     "get_in_line": ["scheduled_pkey (id)"],
     "any_ready": ["ready_pkey (queue_id)"],
     "first_ready": ["ready_pkey (queue_id)"],
+    "queues_with_keys": ["head_pkey (queue_id)"],
     "pick_one": ["ready_pkey (queue_id)", *CLAIMED],
     "pick_after": ["ready_pkey (queue_id, id)", *CLAIMED],
     "pick_line": ["ready_pkey (queue_id)", *CLAIMED],

@@ -26,6 +26,7 @@ from penstock.model.fields import (
     MAX_WORD_LENGTH,
     MIN_DURATION_S,
     Field,
+    copy_message_fields,
 )
 from penstock.model.message import PLAIN, Dedup, Draft, Flag, Meta
 from penstock.model.queue import Queue, QueueState
@@ -34,7 +35,7 @@ from penstock.model.store_types import Dedupe, Entry
 from penstock.model.uniform_batch import UniformBatch
 from penstock.rules.callbacks import check_url
 from penstock.rules.lifecycle import clamp_priority, compute_rank
-from penstock.rules.validation import check_moment, check_number, check_text, clip
+from penstock.rules.validation import check_moment, check_number, check_text, clip, is_word
 
 # The settings of the queue bound the body and the priority; the queue is looked up by name.
 BOUND_BY_QUEUE = {"queue", "body", "priority"}
@@ -102,15 +103,6 @@ def is_common(draft: Draft, settings: QueueSettings) -> bool:
         and type(draft.priority) is int
         and settings.priority_min <= draft.priority <= settings.priority_max
         and (draft.publisher is None or is_word(draft.publisher))
-    )
-
-
-def is_word(text: object) -> bool:
-    return (
-        type(text) is str
-        and 0 < len(text) <= MAX_WORD_LENGTH
-        and text.isascii()
-        and text.isprintable()
     )
 
 
@@ -305,19 +297,10 @@ def compute_flags(draft: Draft, meta: Meta) -> int:
 
 
 def make_meta(draft: Draft, settings: QueueSettings) -> Meta:
+    fields = copy_message_fields(draft)
+    fields["lease"] = own_lease(draft, settings)
     meta = Meta(
-        name=draft.name,
-        headers=draft.headers,
-        labels=draft.labels,
-        lease=own_lease(draft, settings),
-        timeout=draft.timeout,
-        max_attempts=draft.max_attempts,
-        max_deliveries=draft.max_deliveries,
-        correlation_id=draft.correlation_id,
-        content_type=draft.content_type,
-        ordering_key=draft.ordering_key,
-        causation_id=draft.causation_id,
-        traceparent=draft.traceparent,
+        **fields,
         deadline=draft.deadline,
         dedup=None if draft.dedup is None else draft.dedup.key,
         parent_id=draft.parent_id,

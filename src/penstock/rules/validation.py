@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from penstock.errors import InvalidInput
-from penstock.model.fields import NAME_PATTERN
+from penstock.model.fields import MAX_WORD_LENGTH, NAME_PATTERN
 
 NAME = re.compile(NAME_PATTERN)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,6 +78,16 @@ def is_encodable(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_word(text: object) -> bool:
+    """Checks a short text quickly. Others that are allowed need `check_text`."""
+    return (
+        type(text) is str
+        and 0 < len(text) <= MAX_WORD_LENGTH
+        and text.isascii()
+        and text.isprintable()
+    )
 
 
 def clip(value: object) -> str:

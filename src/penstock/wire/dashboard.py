@@ -59,6 +59,8 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     scope_paused: bool
     ordering: Ordering
     kind: Literal["competing", "broadcast"]
+    # True if messages of these five minutes have an ordering key.
+    keyed: bool
     ready: int
     scheduled: int
     claimed: int

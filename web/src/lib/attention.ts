@@ -63,16 +63,16 @@ function fromAnomaly(item: Schemas["AnomalyView"]): Item {
   };
 }
 
-function fromInbox(steps: Schemas["HumanStepView"][], now: number): Item[] {
+function fromInbox(steps: Schemas["HumanStepView"][], queues: string[], now: number): Item[] {
   if (!steps.length) return [];
   const ends = steps.map((each) => each.times_out_at).filter((each): each is string => !!each).sort();
   const soon = ends.filter((each) => Date.parse(each) - now < HOUR_MS).length;
   const text = soon ? `${plural(soon, "decision")} ${soon === 1 ? "is" : "are"} due within the hour` : `${plural(steps.length, "decision")} ${steps.length === 1 ? "waits" : "wait"} for people`;
   const title = steps.length === 1 ? steps[0]!.title : "";
-  return [{ key: "inbox", rank: 0.5, level: "people", color: "c-human", icon: "human", subject: "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
+  return [{ key: "inbox", rank: 0.5, level: "people", color: "c-human", icon: "human", subject: queues.length === 1 ? queues[0]! : "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
 }
 
-export function listAttention(overview: Overview, anomalies: Schemas["AnomalyView"][], steps: Schemas["HumanStepView"][], now: number): Item[] {
+export function listAttention(overview: Overview, anomalies: Schemas["AnomalyView"][], steps: Schemas["HumanStepView"][], queues: string[], now: number): Item[] {
   const known = new Set(overview.attention.map((each) => `${each.kind} ${each.subject}`));
   // What a line above already says.
   const SAME: Record<string, string> = { dlq_movement: "dead_letters", poison_message: "dead_letters", near_dlq: "dead_letters", no_consumer: "no_worker" };
@@ -83,5 +83,5 @@ export function listAttention(overview: Overview, anomalies: Schemas["AnomalyVie
     const before = fresh.get(key);
     if (!known.has(`${SAME[each.kind]} ${each.queue}`) && (!before || each.count > before.count)) fresh.set(key, each);
   }
-  return [...overview.attention.map(fromOverview), ...[...fresh.values()].map(fromAnomaly), ...fromInbox(steps, now)].sort((a, b) => a.rank - b.rank);
+  return [...overview.attention.map(fromOverview), ...[...fresh.values()].map(fromAnomaly), ...fromInbox(steps, queues, now)].sort((a, b) => a.rank - b.rank);
 }

@@ -1,4 +1,8 @@
-// What the filter bar knows about the grammar: colours and completion.
+// What the filter bar knows about the grammar: colours, completion and counts.
+import type { Message } from "./api";
+import { count } from "./format";
+import { quoteTerm } from "./router.svelte";
+
 export const FIELDS: [name: string, hint: string][] = [
   ["state:", "ready, scheduled, claimed, dead, …"], ["queue:", "name, * is a glob"], ["type:", "message type"], ["error:", "text of the last error"],
   ["error.kind:", "such as TimeoutError"], ["age>", "older than, such as 10m"], ["age<", "younger than, such as 1h"], ["label.", "label.tier:gold"],
@@ -47,6 +51,34 @@ export function complete(text: string, caret: number, queues: string[], types: s
   if (/[:><]/.test(bare)) return { from, options: [] };
   const options = FIELDS.filter(([name]) => name.startsWith(bare) && name !== bare).slice(0, 10).map(([name, hint]) => ({ text: minus + name, hint }));
   return { from, options };
+}
+
+/** Counts the terms that would select some of these messages. */
+function countTerms(rows: Message[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  const add = (field: string, value: string | null | undefined): void => {
+    if (!value) return;
+    const term = `${field}:${quoteTerm(value)}`;
+    counts.set(term, (counts.get(term) ?? 0) + 1);
+  };
+  for (const row of rows) {
+    for (const [field, value] of [["state", row.state], ["queue", row.queue], ["type", row.type], ["error.kind", findKind(row.error)], ["reason", row.reason], ["key", row.ordering_key], ["correlation", row.correlation_id], ["consumer", row.consumer ?? row.timeline?.at(-1)?.consumer]] as const) add(field, value);
+    for (const [name, value] of Object.entries(row.labels ?? {})) add(`label.${name}`, value);
+  }
+  return counts;
+}
+
+const findKind = (error: string | null | undefined): string | undefined => error?.split("\n", 1)[0]?.split(":", 1)[0];
+
+const MAX_VALUES = 6;
+
+/** Returns the most common terms that begin with a word and select some of these messages, and how many. */
+export function offerTerms(word: string, rows: Message[], more: boolean): Option[] {
+  const minus = word.startsWith("-") ? "-" : "";
+  const bare = word.slice(minus.length);
+  if (!bare) return [];
+  const fitting = [...countTerms(rows)].filter(([term, number]) => term.startsWith(bare) && term !== bare && (more || number < rows.length));
+  return fitting.sort((a, b) => b[1] - a[1]).slice(0, MAX_VALUES).map(([term, number]) => ({ text: minus + term, hint: `${count(number)}${more ? "+" : ""}` }));
 }
 
 /** Reads the state that a filter is limited to, and the rest of the filter. */

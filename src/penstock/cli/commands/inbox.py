@@ -105,7 +105,7 @@ def print_step(found: InboxStep) -> None:
         print(f"chosen  {approval.choice} by {approval.by}")
     for comment in step.state.comments:
         print(f"comment {comment.by}: {comment.text}")
-    print(f"asked   by {step.requester or 'someone unknown'}")
+    print(f"asked   by {step.requester or 'unknown'}")
     print(f"state   {found.state}")
     if (decision := found.decision) is not None:
         print(f"decided {decision.choice} by {decision.by} {decision.comment}".rstrip())

@@ -118,6 +118,7 @@ class LiveFigures:
             series = self.series[queue_id] = QueueSeries(begun)
             if self.counted is not None:
                 series.total = count_unfinished(self.counted, queue_id)
+                series.counted_at = self.counted.at
         return series
 
     def compare(self, snapshot: QueueSnapshot) -> set[int]:
@@ -146,6 +147,8 @@ class LiveFigures:
         if self.counted is not None:
             series.bridge(find_bucket(self.counted.at), bucket)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
+        if queue_id in snapshot.keyed:
+            series.keyed_in = bucket
         if ready or claimed:
             series.samples[bucket] = Sample(ready, claimed, snapshot.since.get(queue_id))
         series.forget_before(bucket - BUCKETS)

@@ -1,9 +1,12 @@
 """Assembles the overview: figures of each queue, totals, and what needs attention."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
 
 from msgspec import Struct
 
+from penstock.http.dashboard.live_figures import UNFINISHED
 from penstock.http.dashboard.series import (
     BUCKET_S,
     BUCKETS,
@@ -30,8 +33,12 @@ class OverviewInputs(Struct, frozen=True):
     snapshot: QueueSnapshot
     series: dict[int, QueueSeries]
     failing_agents: Sequence[tuple[str, str]]
-    # Ids of queues whose errors the caller may not see.
-    masked: frozenset[int] = frozenset()
+    # True for a queue whose errors the caller may see.
+    shows_errors: Callable[[Queue], bool] = lambda queue: True
+
+    @property
+    def last(self) -> int:
+        return find_bucket(self.now)
 
     def count(self, queue: Queue, place: str) -> int:
         return self.snapshot.depths.get((queue.id, place), 0)
@@ -43,42 +50,49 @@ class OverviewInputs(Struct, frozen=True):
 def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Overview:
     """Shows the busiest queues whose names contain a text, and first the one that is called so.
 
-    Totals are those of all queues.
+    Totals are those of all queues. Only the queues that are shown get figures: there may be many.
     """
-    last = find_bucket(inputs.now)
-    figures = [make_figures(inputs, queue, last) for queue in inputs.queues]
-    facts = [
-        make_facts(inputs, queue, each) for queue, each in zip(inputs.queues, figures, strict=True)
-    ]
-    wanted = [each for each in figures if contains.lower() in each.queue.lower()]
-    ranked = sorted(wanted, key=lambda each: (each.queue != contains, -weigh(each), each.queue))
+    wanted = [queue for queue in inputs.queues if contains.lower() in queue.name.lower()]
+    shown = nsmallest(
+        limit,
+        wanted,
+        key=lambda queue: (queue.name != contains, -weigh(inputs, queue), queue.name),
+    )
     return Overview(
         now=to_datetime(inputs.now),
         bucket_seconds=BUCKET_S,
-        totals=make_totals(inputs, figures, last),
-        attention=[
-            AttentionView(
-                each.kind,
-                each.severity,
-                each.subject,
-                each.text,
-                each.detail,
-                to_optional_datetime(each.at),
-            )
-            for each in find_attention(facts, inputs.failing_agents)
-        ],
-        queues=sorted(ranked[:limit], key=lambda each: each.queue),
-        queue_count=len(figures),
+        totals=make_totals(inputs),
+        attention=list_attention(inputs),
+        queues=[make_figures(inputs, queue) for queue in sorted(shown, key=lambda each: each.name)],
+        queue_count=len(inputs.queues),
     )
 
 
-def weigh(figures: QueueFigures) -> float:
+def weigh(inputs: OverviewInputs, queue: Queue) -> int:
     """Says how much a queue has to show."""
-    waiting = figures.ready + figures.scheduled + figures.claimed + figures.dead
-    return waiting + sum(figures.completed) + sum(figures.failed)
+    unfinished = sum(inputs.count(queue, place) for place in UNFINISHED)
+    series = inputs.series.get(queue.id)
+    return unfinished if series is None else unfinished + series.count_ends(inputs.last)
 
 
-def make_figures(inputs: OverviewInputs, queue: Queue, last: int) -> QueueFigures:
+def list_attention(inputs: OverviewInputs) -> list[AttentionView]:
+    counted = {queue_id for queue_id, _ in inputs.snapshot.depths} | {*inputs.series}
+    facts = [make_facts(inputs, queue) for queue in inputs.queues if queue.id in counted]
+    return [
+        AttentionView(
+            each.kind,
+            each.severity,
+            each.subject,
+            each.text,
+            each.detail,
+            to_optional_datetime(each.at),
+        )
+        for each in find_attention(facts, inputs.failing_agents)
+    ]
+
+
+def make_figures(inputs: OverviewInputs, queue: Queue) -> QueueFigures:
+    last = inputs.last
     series = inputs.series.get(queue.id) or QueueSeries(last)
     workers = inputs.find_workers(queue)
     return QueueFigures(
@@ -87,6 +101,7 @@ def make_figures(inputs: OverviewInputs, queue: Queue, last: int) -> QueueFigure
         scope_paused=queue.scope.paused,
         ordering=queue.settings.ordering,
         kind=queue.settings.kind,
+        keyed=series.is_keyed(last),
         ready=inputs.count(queue, "ready"),
         scheduled=inputs.count(queue, "scheduled"),
         claimed=inputs.count(queue, "lease"),
@@ -104,44 +119,46 @@ def make_figures(inputs: OverviewInputs, queue: Queue, last: int) -> QueueFigure
     )
 
 
-def make_facts(inputs: OverviewInputs, queue: Queue, figures: QueueFigures) -> QueueFacts:
+def make_facts(inputs: OverviewInputs, queue: Queue) -> QueueFacts:
     since = inputs.snapshot.since.get(queue.id)
     series = inputs.series.get(queue.id)
-    died, error = series.find_deaths(find_bucket(inputs.now)) if series else (0, None)
+    died, error = series.find_deaths(inputs.last) if series else (0, None)
     return QueueFacts(
         queue=queue.name,
-        ready=figures.ready,
-        dead=figures.dead,
+        ready=inputs.count(queue, "ready"),
+        dead=inputs.count(queue, "dead"),
         died=died,
-        common_error=None if queue.id in inputs.masked else error,
+        common_error=error if error and inputs.shows_errors(queue) else None,
         waits=None if since is None else (inputs.now - since) / MICROS_PER_SECOND,
         since=since,
         died_at=series.died_at if series else None,
         serves=queue.serves and not queue.scope.paused,
-        has_worker=figures.workers > 0,
+        has_worker=bool(inputs.find_workers(queue)),
     )
 
 
-def make_totals(
-    inputs: OverviewInputs, figures: Sequence[QueueFigures], last: int
-) -> OverviewTotals:
+def make_totals(inputs: OverviewInputs) -> OverviewTotals:
+    last = inputs.last
     ids = {queue.id for queue in inputs.queues}
     shown = [series for id, series in inputs.series.items() if id in ids]
     begun = min((series.begun for series in shown), default=last)
     published = sum_series(shown, last, lambda series: series.published)
     oldest = [moment for id, moment in inputs.snapshot.since.items() if id in ids]
     samples = sum_samples(shown, last, find_bucket(inputs.snapshot.at))
+    counts: Counter[str] = Counter()
+    for (id, place), count in inputs.snapshot.depths.items():
+        counts[place] += count if id in ids else 0
     return OverviewTotals(
-        ready=sum(each.ready for each in figures),
-        scheduled=sum(each.scheduled for each in figures),
-        claimed=sum(each.claimed for each in figures),
-        dead=sum(each.dead for each in figures),
+        ready=counts["ready"],
+        scheduled=counts["scheduled"],
+        claimed=counts["lease"],
+        dead=counts["dead"],
         slots=sum(worker.slots for worker in inputs.workers),
         workers=len(inputs.workers),
         oldest_at=to_optional_datetime(min(oldest, default=None)),
-        published_rate=sum(each.published_rate for each in figures),
-        completed_rate=sum(each.completed_rate for each in figures),
-        failed_rate=sum(each.failed_rate for each in figures),
+        published_rate=sum(each.compute_rate(each.published, last) for each in shown),
+        completed_rate=sum(each.compute_rate(each.completed, last) for each in shown),
+        failed_rate=sum(each.compute_rate(each.failed, last) for each in shown),
         published=[
             count if bucket >= begun else None
             for count, bucket in zip(published, list_buckets(last), strict=True)

@@ -41,11 +41,14 @@ class QueueSeries:
         self.samples: dict[int, Sample] = {}
         self.deaths: deque[tuple[int, str]] = deque(maxlen=MAX_DEATHS)
         self.died_at: Moment | None = None
+        # The last bucket in which an unfinished message had an ordering key.
+        self.keyed_in: int | None = None
         # Ended messages that were counted, and when those ended that were not.
         self.ended = 0
         self.pending: list[Moment] = []
-        # Unfinished and ended messages at the last count.
+        # Unfinished and ended messages at the last count, and when that was.
         self.total: int | None = None
+        self.counted_at: Moment = 0
 
     def add(self, row: HistoryRow) -> None:
         bucket = find_bucket(row.at)
@@ -68,8 +71,18 @@ class QueueSeries:
         if self.total is None:
             self.total = total
         elif total > self.total:
-            self.published[find_bucket(at)] += total - self.total
+            self.spread_published(total - self.total, self.counted_at, at)
             self.total = total
+        self.counted_at = at
+
+    def spread_published(self, number: int, since: Moment, until: Moment) -> None:
+        """Adds messages to the buckets between two counts: a busy server may count seldom."""
+        given = 0
+        for bucket in range(max(self.begun, find_bucket(since)), find_bucket(until) + 1):
+            end = min(until, (bucket + 1) * BUCKET_MICROS)
+            reached = round(number * (end - since) / max(1, until - since))
+            self.published[bucket] += reached - given
+            given = reached
 
     def bridge(self, counted: int, bucket: int) -> None:
         """Fills the buckets between two counts: a busy server may count more than 5 s apart."""
@@ -93,6 +106,19 @@ class QueueSeries:
         if not known:
             return counted[last] / BUCKET_S
         return sum(counted[each] for each in known) / (len(known) * BUCKET_S)
+
+    def count_ends(self, last: int) -> int:
+        """Returns how many runs ended in the window."""
+        return sum(
+            count
+            for counted in (self.completed, self.failed)
+            for bucket, count in counted.items()
+            if last - BUCKETS < bucket <= last
+        )
+
+    def is_keyed(self, last: int) -> bool:
+        """True if a message of the window had an ordering key."""
+        return self.keyed_in is not None and self.keyed_in > last - BUCKETS
 
     def find_deaths(self, last: int) -> tuple[int, str | None]:
         """Returns how many messages died in the window, and the most common error."""

@@ -196,7 +196,7 @@ class Hub:
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
         # Ids of messages whose publish was sent live. The tail reads them again.
         self.announced: set[int] = set()
-        # Called when someone wants events. The agents that read them sleep until then.
+        # Called when a listener arrives. The agents that read events sleep until then.
         self.wake_agents: Callable[[], None] = do_nothing
 
     @property

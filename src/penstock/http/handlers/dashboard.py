@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from penstock.broker.liveness import is_gone
@@ -22,9 +22,10 @@ from penstock.http.dashboard.overview import OverviewInputs, make_overview
 from penstock.http.handlers.metrics import read_metrics
 from penstock.http.handlers.system import own_queues, own_workers
 from penstock.http.operations import OperationTable
-from penstock.model.message import MICROS_PER_SECOND, Record
+from penstock.model.message import MICROS_PER_SECOND, Moment, Record
 from penstock.rules.access import EVERY, Right
 from penstock.rules.failure_groups import FailedMessage, group_failures
+from penstock.rules.fingerprints import make_fingerprint
 from penstock.rules.masking import list_hidden
 from penstock.wire.dashboard import (
     FailureGroups,
@@ -38,7 +39,7 @@ from penstock.wire.dashboard import (
     make_group_view,
     make_hour_view,
 )
-from penstock.wire.fields import FileName, Name, to_datetime
+from penstock.wire.fields import FileName, Id, Name, to_datetime
 
 dashboard = OperationTable("dashboard", scoped=False)
 # Nothing inline and nothing from elsewhere: a body that is shown can never run.
@@ -46,8 +47,6 @@ PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data:; base-uri 'self'; form-action 'self';"
     " frame-ancestors 'none'; object-src 'none'"
 )
-# Redoc writes style elements and draws its logo from a data URL.
-DOCS_POLICY = PAGE_POLICY + "; style-src 'self' 'unsafe-inline'; worker-src 'self' blob:"
 PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
@@ -82,7 +81,7 @@ async def get_dashboard(call: RequestContext) -> Response:
 @dashboard.add("GET", "/docs", "Get the API explorer", "text/html", right=None, public=True)
 async def get_api_explorer(call: RequestContext) -> Response:
     """A page that shows this API. It loads nothing from other servers."""
-    return send_file(call, "docs.html", {**PAGE_HEADERS, "content-security-policy": DOCS_POLICY})
+    return send_file(call, "docs.html", {**PAGE_HEADERS, "content-security-policy": PAGE_POLICY})
 
 
 @dashboard.add(
@@ -185,15 +184,14 @@ async def get_overview(
     headers = {"etag": etag, "cache-control": "no-cache"}
     if call.get_header(b"if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    queues = await own_queues(call)
     inputs = OverviewInputs(
         now,
-        queues,
+        await own_queues(call),
         [row for row in await own_workers(call) if not is_gone(row, now)],
         snapshot,
         figures.series,
         list_failing_agents(call),
-        frozenset(each.id for each in queues if "error" in list_hidden(each, call.reveals)),
+        lambda queue: "error" not in list_hidden(queue, call.reveals),
     )
     body = encode_view(make_overview(inputs, limit, contains))
     return Response(body, headers=headers, media_type="application/json")
@@ -216,39 +214,58 @@ def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
     return [(status.name, status.error) for status in statuses if status.error is not None]
 
 
+class FailuresPage(Struct):
+    """Failed messages that were read. `complete` is false if there are more."""
+
+    found: list[FailedMessage] = []
+    scanned: int = 0
+    complete: bool = False
+
+
 @dashboard.add("GET", "/v1/failures", "Group failed messages by error", FailureGroups, scoped=True)
 async def list_failures(
     call: RequestContext,
     queue: Name | None = None,
     hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back to search.")] = 24.0,
+    like: Id | None = None,
 ) -> FailureGroups:
     """Reads dead letters and failed messages within bounds, and groups them by a fingerprint of
-    their error in which numbers, names and paths are placeholders."""
+    their error in which numbers, names and paths are placeholders. With `like`, only the group of
+    that message."""
     now = await call.service.store.now()
     since = now - int(hours * 3_600 * MICROS_PER_SECOND)
+    page = await read_failures(call, queue, since)
+    found = page.found
+    if like is not None:
+        sample = await make_failure(call, await call.admin.get(like, scope=call.scope))
+        wanted = make_fingerprint(sample.error)
+        found = [failure for failure in found if make_fingerprint(failure.error) == wanted]
+    return FailureGroups(
+        [make_group_view(group) for group in group_failures(found, since, now)],
+        page.scanned,
+        page.complete,
+        to_datetime(since),
+        to_datetime(now),
+    )
+
+
+async def read_failures(call: RequestContext, queue: str | None, since: Moment) -> FailuresPage:
+    """Reads the newest dead letters and failed messages, for a second at most."""
     where = "" if queue is None else f" queue:{queue}"
-    found: list[FailedMessage] = []
-    cursor, scanned, stop_at = None, 0, time.monotonic() + MAX_FAILURES_S
-    while True:
+    read = FailuresPage()
+    cursor, stop_at = None, time.monotonic() + MAX_FAILURES_S
+    while not read.complete and read.scanned < MAX_FAILURES and time.monotonic() < stop_at:
         page = await call.admin.search(
             f"(state:dead OR state:failed){where}",
             cursor=cursor,
             limit=FAILURES_PAGE,
             scope=call.scope,
         )
-        cursor, scanned = page.cursor, scanned + len(page.records)
         failures = [await make_failure(call, record) for record in page.records]
-        found += [failure for failure in failures if failure.at >= since]
-        if cursor is None or scanned >= MAX_FAILURES or time.monotonic() >= stop_at:
-            break
-    groups = group_failures(found, since, now)
-    return FailureGroups(
-        [make_group_view(group) for group in groups],
-        scanned,
-        cursor is None,
-        to_datetime(since),
-        to_datetime(now),
-    )
+        read.found += [failure for failure in failures if failure.at >= since]
+        cursor, read.complete = page.cursor, page.cursor is None
+        read.scanned += len(page.records)
+    return read
 
 
 async def make_failure(call: RequestContext, record: Record) -> FailedMessage:

@@ -21,7 +21,7 @@ from penstock.http.metrics.queue_stats import (
 )
 from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
-from penstock.model.queue import Queue
+from penstock.model.queue import Queue, QueueState
 from penstock.model.store_types import AgentRun, WorkerInfo
 from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
@@ -222,8 +222,18 @@ async def get_stats(
 
 
 async def own_queues(call: RequestContext) -> list[Queue]:
-    found = await call.admin.queues(scope=call.scope)
-    return [queue for queue in found if not queue.system]
+    """Returns the queues of the scope that the caller may read, from the cache: there may be many,
+    and pages ask for them every few seconds."""
+    tenant, scope = call.caller.tenant, call.scope
+    return [
+        queue
+        for queue in await call.service.directory.list_queues()
+        if queue.scope.tenant == tenant
+        and queue.scope.name == scope
+        and not queue.system
+        and queue.state is not QueueState.DELETED
+        and call.allows(queue.scope.name, queue.name)
+    ]
 
 
 def make_counts_view(queue: Queue, snapshot: QueueSnapshot) -> QueueCountsView:

@@ -28,6 +28,8 @@ class QueueSnapshot(Struct, frozen=True):
     depths: dict[tuple[int, str], int]
     # Maps queue ids to the time since which the oldest claimable message has been waiting.
     since: dict[int, Moment] = {}
+    # Queues with unfinished messages that have an ordering key.
+    keyed: frozenset[int] = frozenset()
 
 
 class QueueRate(Struct, frozen=True):
@@ -62,7 +64,10 @@ class QueueCounts:
         began = time.monotonic()
         store = self.store
         snapshot = QueueSnapshot(
-            await store.now(), await store.depths(ENDED), await store.waiting_since()
+            await store.now(),
+            await store.depths(ENDED),
+            await store.waiting_since(),
+            await store.queues_with_keys(),
         )
         took = time.monotonic() - began
         self.next_at = time.monotonic() + max(1.0, COUNT_COST_FACTOR * took)

@@ -232,6 +232,8 @@ def make_dead_record(record: Record, dead: bytes) -> Record:
 # Values that one command reads.
 CHUNK = 1_000
 MAX_HEADINGS = 200
+# Ordering keys whose queues are looked up.
+MAX_SAMPLED_KEYS = 200
 
 
 class RedisActivity:
@@ -265,6 +267,11 @@ class RedisActivity:
                     found[id] = Heading(head.type, head.meta.correlation_id, head.queue_id)
             left = left[len(heads) :]
         return found
+
+    async def queues_with_keys(self) -> frozenset[int]:
+        found = await self.database.ask("HRANDFIELD", "head", MAX_SAMPLED_KEYS, "WITHVALUES")
+        headings = await self.headings([int(id, 16) for id in found[1::2]])
+        return frozenset(heading.queue_id for heading in headings.values())
 
 
 def decode_held_lease(id: bytes, text: bytes, until: bytes) -> HeldLease:

@@ -47,6 +47,7 @@ class RedisStore:
         self.dump, self.restore = copying.dump, copying.restore
         activity = RedisActivity(database)
         self.held, self.headings = activity.held, activity.headings
+        self.queues_with_keys = activity.queues_with_keys
         # The parts' own methods, bound here so that a call has no frame more.
         self.bind_consume(RedisConsume(database))
         self.bind_upkeep(upkeep)

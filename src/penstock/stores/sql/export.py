@@ -55,6 +55,10 @@ async def ready_since(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Momen
     return {id: max(each for each in moments if each is not None) for id, *moments in rows}
 
 
+async def queues_with_keys(tx: SqlTransaction) -> frozenset[int]:
+    return frozenset(queue_id for (queue_id,) in await tx.all("queues_with_keys"))
+
+
 async def save_cursor(tx: SqlTransaction, name: str, cursor: Cursor) -> None:
     await tx.run(
         "cursor_save",

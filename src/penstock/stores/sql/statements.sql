@@ -143,6 +143,11 @@ FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
 SELECT q.id, (
     SELECT r.id FROM penstock_ready AS r WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
 FROM penstock_queue AS q WHERE q.state <> 'deleted';
+-- name: queues_with_keys
+-- With a limit, PostgreSQL looks at one key of each queue instead of at all of them.
+SELECT q.id FROM penstock_queue AS q
+WHERE q.state <> 'deleted'
+  AND (SELECT h.queue_id FROM penstock_head AS h WHERE h.queue_id = q.id LIMIT 1) = q.id;
 -- name: cursor_save
 INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)

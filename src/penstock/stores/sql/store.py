@@ -323,6 +323,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def waiting_since(self) -> dict[int, Moment]:
         return await self.database.read(export.waiting_since)
 
+    async def queues_with_keys(self) -> frozenset[int]:
+        return await self.database.read(export.queues_with_keys)
+
     async def save_cursor(self, name: str, cursor: Cursor) -> None:
         await self.database.write(export.save_cursor, name, cursor)
 
