@@ -1,1 +1,0 @@
-import{$ as e,B as t,L as n,O as r,R as i,X as a,ft as o,lt as s,n as c,nt as l,ut as u}from"./Problem-D_Scr46R.js";import{E as d}from"./index-CHoPTsOf.js";var f=t(`<span><!> </span>`);function p(t,p){u(p,!0);var m=f(),h=e(m);c(h,{get name(){return p.state}});var g=l(h,1,!0);o(m),a(e=>{r(m,1,`state c-${p.state??``}`),n(g,e)},[()=>d(p.state)]),i(t,m),s()}export{p as t};

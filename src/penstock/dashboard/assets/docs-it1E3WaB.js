@@ -1,0 +1,1 @@
+var e=new URL(`redoc.standalone-DjJc5WZ1.js`,import.meta.url).href,t=document.createElement(`script`);t.src=e,t.onload=()=>window.Redoc.init(`./openapi.json`,{disableSearch:!0,nativeScrollbars:!0,theme:{typography:{fontFamily:`system-ui, sans-serif`,headings:{fontFamily:`system-ui, sans-serif`}}}},document.getElementById(`docs`)),document.head.append(t);
