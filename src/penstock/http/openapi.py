@@ -22,6 +22,7 @@ from penstock.wire.publish import PublishRequest
 from penstock.wire.records import MessageView
 
 PREFIX = "#/components/schemas/"
+PAGE = "text/html"
 TEXT = """A durable work queue over HTTP. Every error has the form
 `{"error": {"code", "message", "details", "request_id"}}`, and error codes are stable. A server
 started with --auth requires `Authorization: Bearer` with an API key or a token."""
@@ -140,8 +141,12 @@ def describe_responses(operation: Operation, schemas: "Schemas") -> dict[str, An
         str(status): {"$ref": f"#/components/responses/{ERRORS[status]}"}
         for status in list_error_statuses(operation)
     }
-    default = {"default": describe_error(None, schemas)}
-    return {str(operation.status): good, **others, **errors, **default}
+    default = describe_error(None, schemas)
+    if operation.gives == PAGE:
+        # A page also shows its errors as pages.
+        default["content"] |= schemas.describe_content(PAGE)
+        errors = dict.fromkeys(errors, default)
+    return {str(operation.status): good, **others, **errors, "default": default}
 
 
 def list_error_statuses(operation: Operation) -> list[int]:
