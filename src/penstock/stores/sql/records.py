@@ -281,7 +281,10 @@ async def list_held(tx: SqlTransaction, after: int, limit: int) -> list[HeldLeas
 
 
 async def get_headings(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Heading]:
-    rows = await tx.all("headings", ids=tx.encode_ids(ids))
+    return make_headings(await tx.all("headings", ids=tx.encode_ids(ids)))
+
+
+def make_headings(rows: Sequence[Any]) -> dict[int, Heading]:
     return {
         id: Heading(type, decode_meta(meta).correlation_id, queue_id)
         for id, queue_id, type, meta in rows

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreUnreachable
+from penstock.model.activity import Heading
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import acting
 from penstock.model.message import Flag, Moment, Verb
@@ -29,7 +30,7 @@ from penstock.model.store_types import (
 from penstock.model.uniform_batch import are_plain, find_uniform
 from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
-from penstock.stores.sql import messages, publish, steps, upkeep, waiting
+from penstock.stores.sql import messages, publish, records, steps, upkeep, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance
 from penstock.stores.sql.caller_verbs import CallerVerbs
@@ -233,6 +234,12 @@ class ServerVerbs:
 
     async def signals(self, id: int) -> list[StoredSignal]:
         return steps.make_signals(await self.database.fetch("signals", {"id": id}))
+
+    async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
+        if not ids:
+            return {}
+        rows = await self.database.fetch("headings", {"ids": sorted(ids)})
+        return records.make_headings(rows)
 
     async def look_when(self) -> tuple[Moment, bool, Moment | None]:
         """Returns the time, whether a message was nudged, and when the next hold is due."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
-from penstock.model.activity import Heading, HeldLease
+from penstock.model.activity import HeldLease
 from penstock.model.changes import Horizon
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
@@ -77,6 +77,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.save_steps = hot.save_steps
         self.steps = hot.steps
         self.signals = hot.signals
+        self.headings = hot.headings
         self.in_transaction = hot.in_transaction
         self.complete = hot.complete
         self.extend = hot.extend
@@ -305,9 +306,6 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     async def held(self, after: int, limit: int) -> list[HeldLease]:
         return await self.database.read(records.list_held, after, limit)
-
-    async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
-        return await self.database.read(records.get_headings, ids) if ids else {}
 
     # Export.
 

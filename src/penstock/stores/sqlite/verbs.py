@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from penstock.model.activity import Heading
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import AuditEntry, acting
 from penstock.model.message import Flag, Moment, State, Verb
@@ -32,7 +33,7 @@ from penstock.model.waiting import (
     StepSaved,
     StoredSignal,
 )
-from penstock.stores.sql import look, messages, queues, steps, upkeep
+from penstock.stores.sql import look, messages, queues, records, steps, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
@@ -166,6 +167,9 @@ class SqliteVerbs:
 
     async def signals(self, id: int) -> list[StoredSignal]:
         return self.database.look_now(steps.signals, id)
+
+    async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
+        return await self.database.read(records.get_headings, ids) if ids else {}
 
     async def look_when(self) -> tuple[Moment, bool, Moment | None]:
         """Returns the time, whether a message was nudged, and when the next hold is due."""
