@@ -321,7 +321,7 @@ async def test_a_store_that_is_closed_while_it_connects_leaves_no_connection(
 
     monkeypatch.setattr(PostgresDsn, "connect", note)
     warming = asyncio.create_task(postgres_store.connect_warm(parse(url)))
-    while not opened:  # noqa: ASYNC110
+    while not opened:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
     warming.cancel()
     with pytest.raises(asyncio.CancelledError):

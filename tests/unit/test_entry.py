@@ -73,9 +73,9 @@ def test_a_mixed_batch_keeps_its_publishers() -> None:
     assert make_common_entries(drafts, {"jobs": queue()}) == [
         make_entry(draft, queue()) for draft in drafts
     ]
-    nobody: Any = ["ann"]
-    odd = [Draft(queue="jobs", publisher=nobody), Draft(queue="jobs", publisher="")]
-    assert make_common_entries(odd, {"jobs": queue()}) == [None, None]
+    listed: Any = ["ann"]
+    invalid = [Draft(queue="jobs", publisher=listed), Draft(queue="jobs", publisher="")]
+    assert make_common_entries(invalid, {"jobs": queue()}) == [None, None]
 
 
 def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
