@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.dashboard.scenery import furnish
-from tests.http.keys import guarded
+from tests.http.keys import serve_with_auth
 from tests.http.served import SENDING, Served, served
 from tests.servers.places import memory
 
@@ -64,7 +64,7 @@ def busy(folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def locked(folder: Path) -> Iterator[Served]:
     """A server that asks for keys. Its own may do everything."""
-    with guarded(f"sqlite:///{folder}/locked.db", folder) as running:
+    with serve_with_auth(f"sqlite:///{folder}/locked.db", folder) as running:
         yield running
 
 

@@ -1,11 +1,17 @@
-"""Takes the pictures of the tour: `python -m tests.dashboard.screenshots URL`.
+"""Takes the pictures of the tour: `python -m tests.dashboard.screenshots [URL]`.
 
-Start `./dev run`, wait for an hour so that every chart has something to show, and give its URL.
+Without a URL it starts the shop of `./dev run` on a file with an hour of history.
 """
 
 import json
+import os
+import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -14,11 +20,37 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.dashboard.conftest import ARGUMENTS
 
-PLACE = Path(__file__).resolve().parents[2] / "docs" / "tour"
+ROOT = Path(__file__).resolve().parents[2]
+PLACE = ROOT / "docs" / "tour"
 SIZE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SETTLED_MS = 6_000
+# By then the last five minutes are those of real workers.
+LIVE_S = 320
+
+
+@contextmanager
+def run_shop() -> Iterator[str]:
+    """Runs it on a new file, and returns its address."""
+    with TemporaryDirectory(prefix="penstock-tour-") as folder:
+        file = f"{folder}/penstock.db"
+        subprocess.run([sys.executable, "-m", "tests.dashboard.past_hour", file], check=True)
+        command = [sys.executable, str(ROOT / "examples" / "live.py"), file]
+        environment = {**os.environ, "PENSTOCK_ENVIRONMENT": "production"}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            found = re.search(r"http://[\d.:]+", process.stdout.readline())
+            assert found is not None
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LIVE_S)
+            try:
+                yield found[0]
+            finally:
+                process.terminate()
+                process.communicate()
 
 
 def find_message(url: str, filter: str) -> str:
@@ -70,4 +102,8 @@ def take(browser: Browser, address: str, name: str, size: dict[str, int]) -> Non
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].rstrip("/"))
+    if len(sys.argv) > 1:
+        main(sys.argv[1].rstrip("/"))
+    else:
+        with run_shop() as url:
+            main(url)

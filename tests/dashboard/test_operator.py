@@ -5,6 +5,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.scenery import make_dead
+from tests.extent import LONG
 from tests.http.served import Served
 
 PHONE = (390, 844)
@@ -63,7 +64,8 @@ class Operator:
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.fixture(params=["mouse", "keyboard", "phone"])
+# A phone is clicked as well, and the keyboard works on the same layout as the mouse.
+@pytest.fixture(params=[pytest.param("mouse", marks=LONG), "keyboard", "phone"])
 def hand(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -63,14 +63,27 @@ def test_every_page_shows_its_content_and_is_accessible(
 
 
 def test_the_page_of_a_message_shows_all_about_it(server: Served, open_page: OpenPage) -> None:
-    (message,) = server.get("/v1/messages", filter="state:dead", limit=1).json["messages"]
+    found = server.get("/v1/messages", filter="state:dead queue:mail", limit=1)
+    (message,) = found.json["messages"]
     page = open_page(server, f"#/message/{message['id']}")
     expect(page.get_by_text(f"Why did {message['id']} end?")).to_be_visible()
     page.get_by_text("Traceback").click()
     expect(page.get_by_text('File "mail/smtp.py", line 88')).to_be_visible()
     expect(page.get_by_text('"ada@example.org"')).to_be_visible()
+    expect(page.get_by_role("heading", name="Body")).to_contain_text("schema mail-body@1")
     expect(page.get_by_role("button", name="Cancel")).to_have_attribute("aria-disabled", "true")
     check_accessible(page)
+
+
+def test_the_menu_counts_causes_of_failure_and_not_messages(
+    server: Served, open_page: OpenPage
+) -> None:
+    page = open_page(server)
+    menu = page.get_by_role("navigation", name="Main")
+    expect(menu.get_by_role("link", name="Failures")).to_contain_text("2")
+    page.goto(f"http://127.0.0.1:{server.port}/#/failures")
+    page.get_by_role("article").first.get_by_role("button", name="Mute").click()
+    expect(menu.get_by_role("link", name="Failures")).to_contain_text("1")
 
 
 @pytest.mark.parametrize("path", ["#/overview", "#/failures", "#/messages?filter=state:dead"])

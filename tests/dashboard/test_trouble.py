@@ -19,7 +19,7 @@ from tests.dashboard.conftest import OpenPage
 from tests.dashboard.proxy import serve_below
 from tests.dashboard.scenery import furnish, make_dead
 from tests.dashboard.test_pages import check_accessible
-from tests.http.keys import guarded
+from tests.http.keys import serve_with_auth
 from tests.http.served import Served, served
 from tests.servers.postgres import Postgres
 
@@ -47,7 +47,7 @@ def sign_in(page: Page, key: str | None) -> None:
 def test_the_main_pages_work_on_postgresql_behind_a_path_and_with_keys(
     postgres_server: Postgres, folder: Path, open_page: OpenPage
 ) -> None:
-    with guarded(postgres_server.create_database(), folder) as server:
+    with serve_with_auth(postgres_server.create_database(), folder) as server:
         furnish(server)
         with serve_below(server.port, "/ops/queue") as port:
             proxied = copy(server)
@@ -103,7 +103,9 @@ def test_a_store_that_is_away_is_said_and_survived(
         expect(rows).to_have_count(1)
         expect(page.get_by_role("alert")).to_have_count(0)
         server.publish(queue)
-        expect(other.get_by_role("button", name="1 new")).to_be_visible()
+        # A page that reads its list again just then shows the message without asking.
+        new = other.get_by_role("button", name="1 new")
+        expect(new.or_(rows.nth(1)).first).to_be_visible()
         other.keyboard.press(".")
         expect(rows).to_have_count(2)
 

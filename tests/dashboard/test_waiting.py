@@ -1,6 +1,7 @@
 """What waits, on the dashboard: steps, schedules and people."""
 
 import asyncio
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,6 +44,8 @@ def test_a_message_that_waits_shows_its_steps_and_its_trace(
     page = open_page(busy, f"#/message/{id}")
     charge = page.get_by_role("listitem").filter(has_text="charge")
     expect(charge).to_contain_text("612")
+    # How long it took, and not when.
+    expect(charge.get_by_role("time")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
     waiting = page.get_by_role("listitem").filter(has_text="parcel-arrived").last
     expect(waiting).to_contain_text("waits for a signal · due")
     expect(page.get_by_text(f"Why is {id} not running?")).to_be_visible()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.cli.terminal import until
 from tests.dashboard.conftest import OpenPage
@@ -73,6 +73,31 @@ def test_dead_letters_are_redriven_by_keyboard_alone(busy: Served, open_page: Op
     page.get_by_role("dialog").get_by_role("button", name="Redrive 3").press("Enter")
     expect(page.get_by_text("Redrive: 3 messages done.")).to_be_visible()
     assert {busy.state(id) for id in ids} == {"ready"}
+
+
+def test_messages_that_are_not_loaded_are_counted_too(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue()
+    lines = [json.dumps({"body": {"n": n}}) for n in range(130)]
+    assert busy.post(f"/v1/queues/{queue}/import", "\n".join(lines).encode()).status == 200
+    page = open_page(busy, f"#/messages?filter=state:ready queue:{queue}")
+    expect(page.get_by_text("130 match")).to_be_visible()
+    page.keyboard.press("a")
+    bar = page.get_by_role("toolbar", name="Selected messages")
+    expect(bar.get_by_role("button", name="Cancel 130")).to_be_visible()
+    page.goto(re.sub("#.*", f"#/messages?filter=queue:{queue} body.n<120", page.url))
+    expect(page.get_by_text("120 match")).to_be_visible()
+
+
+def test_dead_letters_of_all_queues_are_listed_the_last_dead_first(
+    busy: Served, open_page: OpenPage
+) -> None:
+    queues = [busy.queue(), busy.queue()]
+    ids = [make_dead(busy, queues[n % 2], "ValueError: in turn") for n in range(4)]
+    page = open_page(busy, f"#/messages?filter=state:dead queue:{','.join(queues)}")
+    rows = page.get_by_role("row").filter(has_text="ValueError: in turn")
+    expect(rows).to_have_count(4)
+    shown = page.get_by_role("row").get_by_role("link").all_inner_texts()
+    assert shown == ids[::-1]
 
 
 def test_a_dead_letter_leads_to_those_that_failed_like_it(
@@ -228,16 +253,22 @@ def test_a_wrong_filter_says_where_and_what_was_meant(busy: Served, open_page: O
     expect(page.get_by_role("alert")).to_contain_text("did you mean 'queue'")
 
 
+def open_palette(page: Page) -> None:
+    """Opens the palette, and waits until it takes what is typed."""
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Find a message, queue or command")).to_be_focused()
+
+
 def test_the_palette_finds_queues_and_messages(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     id = busy.publish(queue)
     page = open_page(busy)
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    page.keyboard.press("Control+k")
+    open_palette(page)
     page.keyboard.type(queue)
-    page.get_by_role("option", name=queue).click()
+    page.get_by_role("option", name=f"{queue} queue").click()
     expect(page.get_by_role("heading", name="Settings")).to_be_visible()
-    page.keyboard.press("Control+k")
+    open_palette(page)
     page.keyboard.type(id)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Explain")).to_be_visible()

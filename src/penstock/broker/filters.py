@@ -2,20 +2,23 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
 
 from msgspec import Struct
 
-from penstock.broker.queues import QueueAdmin
+from penstock.broker.queues import QueueAdmin, is_allowed
 from penstock.model.activity import Heading
 from penstock.model.message import HistoryRow
-from penstock.model.queue import Queue
-from penstock.rules.filter_completion import FilterSuggestion, complete
+from penstock.model.queue import Queue, QueueState
+from penstock.rules.filter_completion import MAX_ITEMS, FilterSuggestion, complete
 from penstock.rules.filter_match import find_error_kind
 from penstock.rules.masking import list_hidden
 from penstock.store import Store
 
 MAX_ROWS = 500
+# Queues whose scopes are offered.
+MAX_QUEUES_CHECKED = 10_000
 CACHE_S = 5.0
 
 
@@ -48,7 +51,7 @@ class RecentHistory:
 
 
 class FilterCompleter:
-    """Completes filters over the queues of `admin`."""
+    """Completes filters over the queues that the caller of `admin` may read."""
 
     def __init__(self, admin: QueueAdmin, recent: RecentHistory) -> None:
         self.admin = admin
@@ -56,23 +59,52 @@ class FilterCompleter:
 
     async def complete(self, text: str, position: int | None = None) -> FilterSuggestion:
         """Completes the word that ends at the position, or at the end of the text."""
-        queues = {queue.id: queue for queue in await self.admin.queues()}
-        hidden = {
-            id for id, queue in queues.items() if "error" in list_hidden(queue, self.admin.reveals)
-        }
-        seen = [each for each in await self.recent.read() if each.row.queue_id in queues]
-        values = collect_values(queues.values(), seen, hidden)
-        return complete(text, len(text) if position is None else position, values)
+        await self.admin.directory.refresh()
+        samples = await self.recent.read()
+        allowed = self.list_allowed({each.row.queue_id for each in samples})
+        seen = [each for each in samples if each.row.queue_id in allowed]
+        values = collect_values(seen, {id for id, queue in allowed.items() if self.hides(queue)})
+
+        def find_values(field: str, typed: str) -> Iterable[str]:
+            if field == "queue":
+                return islice(self.find_queue_names(typed), MAX_ITEMS)
+            return self.find_scopes(typed) if field == "scope" else values.get(field, ())
+
+        return complete(text, len(text) if position is None else position, find_values)
+
+    def list_allowed(self, queue_ids: Iterable[int]) -> dict[int, Queue]:
+        known = self.admin.directory.by_id
+        return {id: known[id] for id in queue_ids if id in known and self.allows(known[id])}
+
+    def allows(self, queue: Queue) -> bool:
+        own = queue.scope.tenant == self.admin.tenant and queue.state is not QueueState.DELETED
+        return own and is_allowed(self.admin, queue.scope.name, queue.name)
+
+    def hides(self, queue: Queue) -> bool:
+        return "error" in list_hidden(queue, self.admin.reveals)
+
+    def find_queue_names(self, typed: str) -> Iterator[str]:
+        """Finds queues in the order of their names. Only those that are offered are checked."""
+        queues = self.admin.directory.by_id.values()
+        found = [queue for queue in queues if queue.name.startswith(typed)]
+        found.sort(key=lambda queue: queue.name)
+        return (name for name, group in groupby(found, lambda queue: queue.name)
+                if any(map(self.allows, group)))  # fmt: skip
+
+    def find_scopes(self, typed: str) -> set[str]:
+        found: set[str] = set()
+        for queue in islice(self.admin.directory.by_id.values(), MAX_QUEUES_CHECKED):
+            name = queue.scope.name
+            if name not in found and name.startswith(typed) and self.allows(queue):
+                found.add(name)
+        return found
 
 
 def collect_values(
-    queues: Iterable[Queue], samples: Iterable[HistorySample], hidden: Iterable[int]
+    samples: Iterable[HistorySample], hidden: Iterable[int]
 ) -> Mapping[str, set[str]]:
     """Collects the values that the caller may see, by field."""
     values: dict[str, set[str | None]] = defaultdict(set)
-    for queue in queues:
-        values["queue"].add(queue.name)
-        values["scope"].add(queue.scope.name)
     for each in samples:
         values["consumer"].add(each.row.consumer)
         values["reason"].add(each.row.reason)

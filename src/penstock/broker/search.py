@@ -1,15 +1,24 @@
 """Searches messages by a filter, within bounds: stores drive, the matcher decides."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from penstock.broker.search_sources import (
+    STATE_OF,
+    DeadLetterMerge,
+    drop_queue,
+    find_merge,
+    list_sources,
+    make_brief_record,
+    split_heads,
+)
 from penstock.errors import InvalidInput
 from penstock.model.filter import Candidate, Node
-from penstock.model.message import NEVER, PLAIN, Moment, Record, State, StoredMessage
+from penstock.model.message import NEVER, Moment, Record
 from penstock.model.queue import Queue
-from penstock.model.scan import Position, Scan, ScanHead, Source
+from penstock.model.search import Position, Scan, ScanHead, ScanPage, Source
 from penstock.rules.filter_match import (
     Verdict,
     find_bounds,
@@ -25,31 +34,14 @@ from penstock.store import Store
 
 MAX_SCANNED = 20_000
 MAX_BYTES = 64_000_000
-MAX_WORK_S = 0.5
-PAGE = 500
+# People wait for a page. The next one goes on where it ended.
+MAX_WORK_S = 0.2
+PAGE_SIZE = 500
 MIN_BATCH = 50
-# Bodies that are read at once, so that a page of large messages fits in memory.
-BATCH_BYTES = 4_000_000
 # Transactions commit in another order than their messages were dated.
 SLACK: Moment = 600 * 1_000_000
-PLACES = {
-    State.READY: Source.READY,
-    State.SCHEDULED: Source.SCHEDULED,
-    State.CLAIMED: Source.CLAIMED,
-    State.DEAD: Source.DEAD,
-    State.FAILED: Source.UNSUCCESSFUL,
-    State.EXPIRED: Source.UNSUCCESSFUL,
-    State.CANCELLED: Source.UNSUCCESSFUL,
-}
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
 PLACED_FIELDS = ("state", *HEAD_FIELDS)
-# The state of all messages of a source.
-STATE_OF = {
-    Source.READY: State.READY,
-    Source.SCHEDULED: State.SCHEDULED,
-    Source.CLAIMED: State.CLAIMED,
-    Source.DEAD: State.DEAD,
-}
 # The subset of HEAD_FIELDS that differs from message to message.
 OWN_FIELDS = ("id", "created", "size")
 MAX_VERDICTS = 1_000
@@ -137,7 +129,10 @@ class Search:
         # Where each of them was found.
         self.places: list[tuple[Source, Position]] = []
         # Most pages are full at once, and one that is not reads more and more at a time.
-        self.page = min(PAGE, max(MIN_BATCH, limit))
+        self.page = min(PAGE_SIZE, max(MIN_BATCH, limit))
+        # What is read now, and how its queues are merged.
+        self.source: Source | None = None
+        self.merge: DeadLetterMerge | None = None
         self.scanned = 0
         self.bytes = 0
         self.scanned_to: Moment | None = None
@@ -189,18 +184,30 @@ class Search:
     ) -> SearchCursor | None:
         """Reads a page of the source. Returns where to go on, or None at the end of all."""
         source, limit = cursor.source, min(self.page, MAX_SCANNED - self.scanned)
-        self.page = min(PAGE, 2 * self.page)
-        page = await self.store.scan(
-            Scan(source, tuple(self.queues), cursor.after, self.bounds.correlation, limit)
-        )
+        self.page = min(PAGE_SIZE, 2 * self.page)
+        page = await self.scan(source, cursor.after, limit)
         for batch in split_heads(page.heads, max(MIN_BATCH, self.limit - len(self.records))):
             last = await self.keep_matching(source, batch)
             if last is not None or self.is_over():
-                return SearchCursor(cursor.now, source, (last or batch[-1]).position)
+                return SearchCursor(cursor.now, source, self.locate(last or batch[-1]))
         if page.next is not None and not self.is_past_bounds(source, page.heads):
             return SearchCursor(cursor.now, source, page.next)
         rest = sources[sources.index(source) + 1 :]
         return SearchCursor(cursor.now, rest[0]) if rest else None
+
+    async def scan(self, source: Source, after: Position, limit: int) -> ScanPage:
+        if source is not self.source:
+            self.source = source
+            is_dead = source is Source.DEAD
+            self.merge = await find_merge(self.store, [*self.queues], after) if is_dead else None
+        if self.merge is not None:
+            return await self.merge.read(limit)
+        return await self.store.scan(
+            Scan(source, tuple(self.queues), after, self.bounds.correlation, limit)
+        )
+
+    def locate(self, head: ScanHead) -> Position:
+        return head.position if self.merge is None else drop_queue(head.position)
 
     async def keep_matching(self, source: Source, batch: Sequence[ScanHead]) -> ScanHead | None:
         """Keeps the messages that match. Returns the last one if the page is full."""
@@ -214,7 +221,7 @@ class Search:
             sure = verdicts[record.message.id] and state in (None, record.state)
             if sure or self.is_match(record):
                 self.records.append(record)
-                self.places.append((source, wanted[record.message.id].position))
+                self.places.append((source, self.locate(wanted[record.message.id])))
                 if len(self.records) == self.limit:
                     self.scanned_to = record.message.created_at
                     return wanted[record.message.id]
@@ -276,7 +283,7 @@ class Search:
         if newest is None or newest.created_at <= until:
             return Position()
         low, high = 0, newest.id
-        while high - low > PAGE:
+        while high - low > PAGE_SIZE:
             middle = (low + high) // 2
             head = await self.find_below(middle)
             if head is None or head.created_at <= until:
@@ -289,36 +296,6 @@ class Search:
         """Returns the newest message below an id, or of all. None means that it is not known."""
         page = await self.store.scan(Scan(Source.MESSAGES, after=Position(id=id), limit=10))
         return page.heads[0] if page.heads else None
-
-
-def list_sources(node: Node, correlation: str | None) -> list[Source]:
-    """Lists the sources that together have every message that can match."""
-    if correlation is not None:
-        return [Source.CORRELATED]
-    states = [state for state in State if may_match(node, Candidate(state=state), ("state",))]
-    if all(state in PLACES for state in states):
-        return list(dict.fromkeys(PLACES[state] for state in PLACES if state in states))
-    return [Source.MESSAGES]
-
-
-def make_brief_record(head: ScanHead, state: State) -> Record:
-    return Record(
-        StoredMessage(head.id, head.queue_id, head.type, 0, head.created_at, b"", PLAIN), state
-    )
-
-
-def split_heads(heads: Sequence[ScanHead], count: int) -> Iterator[list[ScanHead]]:
-    """Splits a page by the size of the bodies."""
-    batch: list[ScanHead] = []
-    room = BATCH_BYTES
-    for head in heads:
-        if batch and (len(batch) == count or head.size > room):
-            yield batch
-            batch, room = [], BATCH_BYTES
-        batch.append(head)
-        room -= head.size
-    if batch:
-        yield batch
 
 
 def select_queues(node: Node, queues: Iterable[Queue]) -> dict[int, Queue]:

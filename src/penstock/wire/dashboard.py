@@ -141,6 +141,16 @@ class OverviewHour(Struct, frozen=True):
     minutes: list[MinuteFigures]
 
 
+class FailureCauses(Struct, frozen=True):
+    """Fingerprints of the causes of failure of the last 24 hours.
+
+    `complete` is false if there may be more.
+    """
+
+    fingerprints: list[str]
+    complete: bool
+
+
 class TraitView(Struct, frozen=True):
     """An attribute that `share` of the group has, and only `others` of the other failures."""
 

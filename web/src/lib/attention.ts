@@ -72,6 +72,20 @@ function fromInbox(steps: Schemas["HumanStepView"][], queues: string[], now: num
   return [{ key: "inbox", rank: 0.5, level: "people", color: "c-human", icon: "human", subject: queues.length === 1 ? queues[0]! : "", text: title ? `${text}: ${title}` : text, detail: "", at: ends[0] ?? null, action: "Open inbox", run: () => go(href("inbox")) }];
 }
 
+/** Returns the first items, of which at most half are of one kind if there are others. */
+export function pickFirst(items: Item[], most: number): Item[] {
+  const seen = new Map<string, number>();
+  const common: Item[] = [];
+  const first = items.filter((item) => {
+    const many = (seen.get(item.action) ?? 0) + 1;
+    seen.set(item.action, many);
+    if (many > most / 2) common.push(item);
+    return many <= most / 2;
+  });
+  const picked = new Set([...first, ...common].slice(0, most));
+  return items.filter((item) => picked.has(item));
+}
+
 export function listAttention(overview: Overview, anomalies: Schemas["AnomalyView"][], steps: Schemas["HumanStepView"][], queues: string[], now: number): Item[] {
   const known = new Set(overview.attention.map((each) => `${each.kind} ${each.subject}`));
   // What a line above already says.

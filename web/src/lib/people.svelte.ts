@@ -1,6 +1,7 @@
 // How many messages of each queue wait for people.
-import { client, unwrap, type Schemas } from "./api";
-import { onMessages, query, type Query } from "./query.svelte";
+import { client, unwrap } from "./api";
+import { counters } from "./counters.svelte";
+import { query, type Query } from "./query.svelte";
 
 const MAX_PARENTS = 20;
 // A message stays in its queue.
@@ -17,9 +18,7 @@ async function countByQueue(parents: string[], signal: AbortSignal): Promise<Map
 }
 
 /** Call while a component is made. */
-export function queryPeople(): { inbox: Query<Schemas["HumanStepView"][]>; people: Query<Map<string, number>> } {
-  const inbox = query(async (signal) => (await unwrap(client.GET("/v1/inbox", { params: { query: { view: "all", limit: 200 } }, signal }))).steps, { when: onMessages(), every: 15_000 });
-  const parents = $derived((inbox.value ?? []).map((step) => step.parent_id).filter((id): id is string => !!id).slice(0, MAX_PARENTS).join(" "));
-  const people = query((signal) => countByQueue(parents.split(" ").filter(Boolean), signal));
-  return { inbox, people };
+export function queryPeople(): Query<Map<string, number>> {
+  const parents = $derived((counters.inbox ?? []).map((step) => step.parent_id).filter((id): id is string => !!id).slice(0, MAX_PARENTS).join(" "));
+  return query((signal) => countByQueue(parents.split(" ").filter(Boolean), signal));
 }

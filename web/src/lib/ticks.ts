@@ -10,7 +10,7 @@ export function niceTicks(highest: number, whole = false): number[] {
   return Array.from({ length: count + 1 }, (_, index) => Number((index * step).toPrecision(6)));
 }
 
-const STEPS = [10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600];
+const STEPS = [10, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600];
 
 /** Returns round moments of UTC in the span, with their texts. */
 export function timeTicks(first: number, span: number, most: number): { at: number; text: string }[] {

@@ -11,7 +11,9 @@ from penstock.http.dashboard.live_figures import LiveFigures
 from penstock.http.events.frames import KEEPALIVE, SERVER_STOPS, make_frame
 from penstock.http.events.sse import RETRY_DELAY_MS, watch_rights
 
-MIN_INTERVAL_S = 0.5
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.5, 2.0
+# Each change makes every page fetch, so that many pages hear of changes less often.
+MAX_CHANGES_PER_S = 10.0
 KEEPALIVE_INTERVAL_S = 15.0
 # A page that sees more changed queues than this fetches everything again.
 MAX_NAMED_QUEUES = 100
@@ -24,6 +26,11 @@ class Changes(Struct, frozen=True, omit_defaults=True):
 
     topics: list[str]
     queues: list[str] | None = None
+
+
+def choose_interval(streams: int) -> float:
+    """Returns how many seconds a page waits between changes beside so many open streams."""
+    return min(max(MIN_INTERVAL_S, streams / MAX_CHANGES_PER_S), MAX_INTERVAL_S)
 
 
 def find_changes(call: RequestContext, figures: LiveFigures, after: int) -> Changes | None:
@@ -84,7 +91,7 @@ class ChangeStream(Response):
             if changes is not None:
                 data = encode(changes).decode()
                 await self.send_frame(send, make_frame("changes", data, None))
-                await asyncio.sleep(MIN_INTERVAL_S)
+                await asyncio.sleep(choose_interval(self.figures.streams))
             elif not changed:
                 await self.send_frame(send, KEEPALIVE)
         await self.send_frame(send, SERVER_STOPS)

@@ -18,7 +18,7 @@ from penstock.store import Store
 PAGE_SIZE = 500
 # Pages per tick. What a busier store writes beyond them is skipped.
 MAX_PAGES = 8
-# Figures are dropped when no page asked for so long.
+# Figures are dropped when no page has asked for them for this long.
 IDLE_TIMEOUT_S = 60.0
 WORKERS_INTERVAL_S = 2.0
 UNFINISHED = ("ready", "scheduled", "lease", "dead")

@@ -11,7 +11,7 @@ from penstock.rules.fingerprints import make_template
 BUCKET_S = 5
 BUCKET_MICROS: Moment = BUCKET_S * 1_000_000
 BUCKETS = 60
-# Rates are means over so many complete buckets.
+# Rates are means over this many complete buckets.
 RATE_BUCKETS = 6
 MAX_DEATHS = 200
 FAILED_VERBS = frozenset({Verb.NACK, Verb.FAIL, Verb.REJECT, Verb.RECLAIM})

@@ -1,11 +1,10 @@
-"""Routes of the dashboard: its files, session, overview, failures and stream of changes."""
+"""Routes of the dashboard: its files, session, overview and stream of changes."""
 
-import time
 from importlib.metadata import version
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 from starlette.responses import Response
 
 from penstock.broker.liveness import is_gone
@@ -16,19 +15,19 @@ from penstock.http.auth.principal import OWNER, Extent, Principal
 from penstock.http.auth.request_credential import SESSION_COOKIE
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.context import RequestContext
+from penstock.http.dashboard.answers import describe_rights
 from penstock.http.dashboard.change_stream import ChangeStream
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview
 from penstock.http.handlers.metrics import read_metrics
 from penstock.http.handlers.system import own_queues, own_workers
+from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.http.operations import OperationTable
-from penstock.model.message import MICROS_PER_SECOND, Moment, Record
-from penstock.rules.access import EVERY, Right
-from penstock.rules.failure_groups import FailedMessage, group_failures
-from penstock.rules.fingerprints import make_fingerprint
+from penstock.model.message import MICROS_PER_SECOND, Moment
+from penstock.model.queue import EVERY
+from penstock.rules.access import Right
 from penstock.rules.masking import list_hidden
 from penstock.wire.dashboard import (
-    FailureGroups,
     NewView,
     Overview,
     OverviewHour,
@@ -36,10 +35,9 @@ from penstock.wire.dashboard import (
     SavedViewViews,
     SessionView,
     SignIn,
-    make_group_view,
     make_hour_view,
 )
-from penstock.wire.fields import FileName, Id, Name, to_datetime
+from penstock.wire.fields import FileName, Name, to_datetime
 
 dashboard = OperationTable("dashboard", scoped=False)
 # Nothing inline and nothing from elsewhere: a body that is shown can never run.
@@ -55,9 +53,6 @@ PAGE_HEADERS = {
     "cache-control": "no-cache",
 }
 IMMUTABLE = "public, max-age=31536000, immutable"
-FAILURES_PAGE = 500
-MAX_FAILURES = 5_000
-MAX_FAILURES_S = 1.0
 encode_view = msgspec.json.Encoder().encode
 
 
@@ -186,17 +181,26 @@ async def get_overview(
     headers = {"etag": etag, "cache-control": "no-cache"}
     if call.get_header(b"if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    inputs = OverviewInputs(
+    key = (describe_rights(call.caller, call.scope), asked)
+    body = service.overviews.find(key, etag)
+    if body is None:
+        body = encode_view(make_overview(await read_overview(call, now, snapshot), limit, contains))
+        service.overviews.keep(key, etag, body)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+async def read_overview(
+    call: RequestContext, now: Moment, snapshot: QueueSnapshot
+) -> OverviewInputs:
+    return OverviewInputs(
         now,
         await own_queues(call),
         [row for row in await own_workers(call) if not is_gone(row, now)],
         snapshot,
-        figures.series,
+        call.service.figures.series,
         list_failing_agents(call),
         lambda queue: "error" not in list_hidden(queue, call.reveals),
     )
-    body = encode_view(make_overview(inputs, limit, contains))
-    return Response(body, headers=headers, media_type="application/json")
 
 
 @dashboard.add("GET", "/v1/overview/hour", "Get the last hour of all queues", OverviewHour,
@@ -216,72 +220,6 @@ def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
     return [(status.name, status.error) for status in statuses if status.error is not None]
 
 
-class FailuresPage(Struct):
-    """Failed messages that were read. `complete` is false if there are more."""
-
-    found: list[FailedMessage] = []
-    scanned: int = 0
-    complete: bool = False
-
-
-@dashboard.add("GET", "/v1/failures", "Group failed messages by error", FailureGroups, scoped=True)
-async def list_failures(
-    call: RequestContext,
-    queue: Name | None = None,
-    hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back to search.")] = 24.0,
-    like: Id | None = None,
-) -> FailureGroups:
-    """Reads dead letters and failed messages within bounds, and groups them by a fingerprint of
-    their error in which numbers, names and paths are placeholders. With `like`, only the group of
-    that message."""
-    now = await call.service.store.now()
-    since = now - int(hours * 3_600 * MICROS_PER_SECOND)
-    page = await read_failures(call, queue, since)
-    found = page.found
-    if like is not None:
-        sample = await make_failure(call, await call.admin.get(like, scope=call.scope))
-        wanted = make_fingerprint(sample.error)
-        found = [failure for failure in found if make_fingerprint(failure.error) == wanted]
-    return FailureGroups(
-        [make_group_view(group) for group in group_failures(found, since, now)],
-        page.scanned,
-        page.complete,
-        to_datetime(since),
-        to_datetime(now),
-    )
-
-
-async def read_failures(call: RequestContext, queue: str | None, since: Moment) -> FailuresPage:
-    """Reads the newest dead letters and failed messages, for a second at most."""
-    where = "" if queue is None else f" queue:{queue}"
-    read = FailuresPage()
-    cursor, stop_at = None, time.monotonic() + MAX_FAILURES_S
-    while not read.complete and read.scanned < MAX_FAILURES and time.monotonic() < stop_at:
-        page = await call.admin.search(
-            f"(state:dead OR state:failed){where}",
-            cursor=cursor,
-            limit=FAILURES_PAGE,
-            scope=call.scope,
-        )
-        failures = [await make_failure(call, record) for record in page.records]
-        read.found += [failure for failure in failures if failure.at >= since]
-        cursor, read.complete = page.cursor, page.cursor is None
-        read.scanned += len(page.records)
-    return read
-
-
-async def make_failure(call: RequestContext, record: Record) -> FailedMessage:
-    """Takes the view, in which fields that the caller may not see are masked."""
-    view = await call.view(record)
-    last = record.timeline[-1] if record.timeline else None
-    traits = {"queue": view.queue, "type": view.type}
-    traits |= {f"label.{name}": value for name, value in (view.labels or {}).items()}
-    if last is not None and last.consumer:
-        traits["consumer"] = last.consumer
-    at = record.message.created_at if last is None else last.at
-    return FailedMessage(record.message.id, view.queue, view.error or "", at, traits)
-
-
 @dashboard.add("GET", "/v1/changes", "Stream changes (SSE)", "text/event-stream")
 async def stream_changes(call: RequestContext) -> ChangeStream:
     """Says what a page should fetch again: topics, and names of queues whose messages changed. At
@@ -296,7 +234,7 @@ views = OperationTable("views")
 
 @views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=Extent.SCOPE)
 async def list_views(call: RequestContext) -> SavedViewViews:
-    """Filters of messages under a name, for everyone who reads the scope."""
+    """Lists filters that were saved for everyone who may read the scope."""
     found = await get_views(call, Right.READ).list(scope=call.scope)
     return SavedViewViews([make_view(each) for each in found])
 

@@ -1,0 +1,87 @@
+"""Counts the messages that match a filter: by the counters of queues if they decide."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from penstock.broker.search import Search, decode_cursor, select_queues
+from penstock.model.filter import Candidate, Node
+from penstock.model.message import State
+from penstock.model.queue import Queue
+from penstock.rules.filter_match import judge, list_fields, may_match
+from penstock.rules.filter_parser import parse_filter
+from penstock.rules.masking import Reveals, check_filter
+from penstock.store import Store
+
+PAGE_SIZE = 500
+MAX_COUNTED = 20_000
+MAX_WORK_S = 0.2
+# The fields that counters distinguish, and the states that they count exactly.
+COUNTED_FIELDS = ("queue", "scope", "state")
+PLACES = {
+    State.READY: "ready",
+    State.SCHEDULED: "scheduled",
+    State.CLAIMED: "lease",
+    State.DEAD: "dead",
+}
+
+
+class MatchCount(Struct, frozen=True):
+    """`exact` is false if there may be more."""
+
+    count: int
+    exact: bool
+
+
+async def count_matches(
+    store: Store,
+    filter: str,
+    queues: Sequence[Queue],
+    depths: Mapping[tuple[int, str], int],
+    reveals: Reveals,
+) -> MatchCount:
+    """Counts messages in the queues that the caller may read. `depths` are their counters."""
+    now = await store.now()
+    node = parse_filter(filter, now)
+    fitting = select_queues(node, queues)
+    if not fitting:
+        return MatchCount(0, exact=True)
+    check_filter(node, fitting.values(), reveals)
+    if is_counted(node):
+        return MatchCount(sum_depths(node, fitting, depths), exact=True)
+    count, cursor, stop_at = 0, None, time.monotonic() + MAX_WORK_S
+    while True:
+        search = Search(store, node, fitting, PAGE_SIZE, brief=True)
+        search.stop_at = stop_at
+        page = await search.run(now, cursor)
+        count += len(page.records)
+        if page.cursor is None or count >= MAX_COUNTED or time.monotonic() >= stop_at:
+            return MatchCount(count, exact=page.cursor is None)
+        cursor = decode_cursor(page.cursor)
+
+
+def is_counted(node: Node) -> bool:
+    """True if counters know all that can match."""
+    if any(term.field not in COUNTED_FIELDS for term in list_fields(node)):
+        return False
+    return not any(
+        may_match(node, Candidate(state=state), ("state",))
+        for state in State
+        if state not in PLACES
+    )
+
+
+def sum_depths(
+    node: Node, queues: Mapping[int, Queue], depths: Mapping[tuple[int, str], int]
+) -> int:
+    return sum(
+        depths.get((queue.id, place), 0)
+        for queue in queues.values()
+        for state, place in PLACES.items()
+        if judge(
+            node,
+            Candidate(queue=queue.name, scope=queue.scope.name, state=state),
+            COUNTED_FIELDS,
+        )
+    )

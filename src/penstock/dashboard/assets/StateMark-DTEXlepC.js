@@ -1,1 +1,0 @@
-import{B as e,Q as t,St as n,X as r,Y as i,bt as a,ft as o,g as s,i as c,lt as l,st as u,yt as d}from"./live.svelte-DlnpK7z7.js";var f=t(`<span><!> </span>`);function p(t,p){a(p,!0);var m=f(),h=l(m);c(h,{get name(){return p.state}});var g=o(h,1,!0);n(m),u(t=>{e(m,1,`state c-${p.state??``}`),i(g,t)},[()=>s(p.state)]),r(t,m),d()}export{p as t};

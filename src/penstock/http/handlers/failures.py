@@ -1,0 +1,115 @@
+"""Routes for failed messages, grouped by the cause of their failure."""
+
+import time
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from penstock.http.context import RequestContext
+from penstock.http.dashboard.answers import describe_rights
+from penstock.http.operations import OperationTable
+from penstock.model.message import MICROS_PER_SECOND, Moment, Record
+from penstock.rules.failure_groups import MAX_GROUPS, FailedMessage, group_failures
+from penstock.rules.fingerprints import make_fingerprint
+from penstock.rules.masking import list_hidden
+from penstock.wire.dashboard import FailureCauses, FailureGroups, make_group_view
+from penstock.wire.fields import Id, Name, to_datetime
+
+failures = OperationTable("dashboard", scoped=False)
+FAILURES_PAGE = 500
+MAX_FAILURES = 5_000
+MAX_FAILURES_S = 1.0
+# They are read seldom, in the background of a page.
+MAX_CAUSES_S = 3.0
+CAUSES_SPAN: Moment = 24 * 3_600 * MICROS_PER_SECOND
+
+
+class FailuresPage(Struct):
+    """Messages that failed since a moment. `complete` is false if there are more."""
+
+    since: Moment
+    records: list[Record] = []
+    scanned: int = 0
+    complete: bool = False
+
+
+@failures.add("GET", "/v1/failures", "Group failed messages by error", FailureGroups, scoped=True)
+async def list_failures(
+    call: RequestContext,
+    queue: Name | None = None,
+    hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back to search.")] = 24.0,
+    like: Id | None = None,
+) -> FailureGroups:
+    """Reads dead letters and failed messages within bounds, and groups them by a fingerprint of
+    their error in which numbers, names and paths are placeholders. With `like`, only the group of
+    that message."""
+    now = await call.service.store.now()
+    since = now - int(hours * 3_600 * MICROS_PER_SECOND)
+    page = await read_failures(call, queue, since, MAX_FAILURES_S)
+    found = [await make_failure(call, record) for record in page.records]
+    if like is not None:
+        sample = await make_failure(call, await call.admin.get(like, scope=call.scope))
+        wanted = make_fingerprint(sample.error)
+        found = [failure for failure in found if make_fingerprint(failure.error) == wanted]
+    return FailureGroups(
+        [make_group_view(group) for group in group_failures(found, since, now)],
+        page.scanned,
+        page.complete,
+        to_datetime(since),
+        to_datetime(now),
+    )
+
+
+async def read_failures(
+    call: RequestContext, queue: str | None, since: Moment, seconds: float
+) -> FailuresPage:
+    """Reads the newest dead letters and failed messages for so long at most."""
+    where = "" if queue is None else f" queue:{queue}"
+    read = FailuresPage(since)
+    cursor, stop_at = None, time.monotonic() + seconds
+    while not read.complete and read.scanned < MAX_FAILURES and time.monotonic() < stop_at:
+        page = await call.admin.search(
+            f"(state:dead OR state:failed){where}",
+            cursor=cursor,
+            limit=FAILURES_PAGE,
+            scope=call.scope,
+        )
+        read.records += [record for record in page.records if find_failed_at(record) >= since]
+        cursor, read.complete = page.cursor, page.cursor is None
+        read.scanned += len(page.records)
+    return read
+
+
+def find_failed_at(record: Record) -> Moment:
+    return record.timeline[-1].at if record.timeline else record.message.created_at
+
+
+@failures.add("GET", "/v1/failures/causes", "List causes of failure", FailureCauses, scoped=True)
+async def list_causes(call: RequestContext) -> FailureCauses:
+    """Fingerprints of the last 24 hours, read again at most every 10 seconds."""
+    key = describe_rights(call.caller, call.scope)
+    return await call.service.causes.get(key, lambda: read_causes(call))
+
+
+async def read_causes(call: RequestContext) -> FailureCauses:
+    since = await call.service.store.now() - CAUSES_SPAN
+    page = await read_failures(call, None, since, MAX_CAUSES_S)
+    errors: set[str] = set()
+    for record in page.records:
+        queue = await call.broker.get_queue_by_id(record.message.queue_id)
+        errors.add("" if "error" in list_hidden(queue, call.reveals) else record.error or "")
+    fingerprints = sorted({make_fingerprint(error) for error in errors})
+    return FailureCauses(fingerprints[:MAX_GROUPS], page.complete)
+
+
+async def make_failure(call: RequestContext, record: Record) -> FailedMessage:
+    """Takes the view, in which fields that the caller may not see are masked."""
+    view = await call.view(record)
+    last = record.timeline[-1] if record.timeline else None
+    traits = {"queue": view.queue, "type": view.type}
+    traits |= {f"label.{name}": value for name, value in (view.labels or {}).items()}
+    if last is not None and last.consumer:
+        traits["consumer"] = last.consumer
+    return FailedMessage(
+        record.message.id, view.queue, view.error or "", find_failed_at(record), traits
+    )
