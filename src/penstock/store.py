@@ -4,48 +4,47 @@ tests/conformance defines it. A store moves tickets and checks fences; it decide
 method is one atomic step, answers per item in input order, and uses the store's clock.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.model.changes import Change, Changed, Horizon
-from penstock.model.copies import CopyCursor, StoreDump
-from penstock.model.documents import AuditEntry, Document
-from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
-from penstock.model.message import NEVER, Moment, Record, Verb
-from penstock.model.queue import Queue, QueueState, Schedule, Scope
-from penstock.model.scan import Scan, ScanPage
-from penstock.model.settings import QueueSettings
-from penstock.model.store_types import (
-    AgentRun,
-    Answer,
-    Claim,
-    Claimed,
-    Completion,
-    Cursor,
-    Diagnosis,
-    Entry,
-    Exported,
-    Extension,
-    Feed,
-    Firing,
-    Lease,
-    Lock,
-    Mark,
-    Move,
-    Promoted,
-    Pruned,
-    Published,
-    Query,
-    Retention,
-    Sweep,
-    Tally,
-    WorkerInfo,
-)
-from penstock.store_activity import StoreActivity
-from penstock.store_topology import StoreTopology
+from penstock.model.message import NEVER, Moment
+from penstock.store_activity import StoreActivity, StoreExport
 from penstock.store_waiting import StoreWaiting
+
+if TYPE_CHECKING:
+    from penstock.model.changes import Change, Changed, Horizon
+    from penstock.model.documents import AuditEntry, Document
+    from penstock.model.message import Record, Verb
+    from penstock.model.queue import Queue, QueueState, Schedule, Scope
+    from penstock.model.search import Scan, ScanPage
+    from penstock.model.settings import QueueSettings
+    from penstock.model.store_types import (
+        AgentRun,
+        Answer,
+        Claim,
+        Claimed,
+        Completion,
+        Diagnosis,
+        Entry,
+        Extension,
+        Firing,
+        Lease,
+        Lock,
+        Mark,
+        Move,
+        Promoted,
+        Pruned,
+        Published,
+        Query,
+        Retention,
+        Sweep,
+        WorkerInfo,
+    )
+    from penstock.model.topology import TopologyChange
 
 Clock: TypeAlias = Callable[[], Moment]
 # "trusted": the server does not report its durability, and its operator vouches for it.
@@ -194,6 +193,13 @@ class StoreAdmin(Protocol):
     async def delete_queue(self, queue_id: int) -> bool:
         """Deletes the queue. Returns False if it has unfinished messages."""
 
+    async def apply(self, change: TopologyChange) -> None:
+        """Applies all of the change or nothing.
+
+        Raises TopologyChanged if the directory or a document was changed meanwhile, and
+        InvalidState if a queue to delete holds unfinished messages.
+        """
+
     async def get(self, id: int) -> Record | None:
         """Returns a consistent snapshot. Raises Archived if retention removed the message."""
 
@@ -279,48 +285,6 @@ class StoreRecords(Protocol):
         """Lists audit entries by id. One with a smaller id may still commit later."""
 
 
-class StoreExport(Protocol):
-    """Export feed, live history and message counts."""
-
-    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
-        """Reads the final, gap-free feed. Open transactions of others hold it back.
-
-        Everything up to `known` is already known to be final and is not checked again.
-        """
-
-    async def frontier(self) -> int:
-        """Returns a message position: a feed that reaches it has all that was written until now."""
-
-    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
-        """Reads the same feed without bodies, with the message of each row and its earlier rows."""
-
-    async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
-        """Reads the same feed for what only counts, with most of its rows in groups."""
-
-    async def census(self) -> list[Tally]:
-        """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""
-
-    async def depths(self, ended: int) -> dict[tuple[int, str], int]:
-        """Counts messages by queue id and place. Of finished ones, only the last `ended` count."""
-
-    async def waiting_since(self) -> dict[int, Moment]:
-        """Returns by queue id when the next message to claim became ready."""
-
-    async def save_cursor(self, name: str, cursor: Cursor) -> None: ...
-
-    async def cursors(self) -> dict[str, Exported]: ...
-
-    async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
-        """Reads dedup keys, then messages with their tickets, history and results."""
-
-    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
-        """Writes a page under the same message ids, and the ids given for its queues.
-
-        Skips messages that are stored already, and returns how many were not. Claimed messages
-        must have been given another place.
-        """
-
-
 class Store(
     StoreHotPath,
     StoreUpkeep,
@@ -328,7 +292,6 @@ class Store(
     StoreRecords,
     StoreActivity,
     StoreExport,
-    StoreTopology,
     StoreWaiting,
     Protocol,
 ):
@@ -345,6 +308,6 @@ class Store(
 
     async def close(self) -> None: ...
 
-    async def __aenter__(self) -> "Store": ...
+    async def __aenter__(self) -> Store: ...
 
     async def __aexit__(self, *error: Any) -> None: ...

@@ -1,26 +1,32 @@
 """The part of the Store protocol about messages that wait: holds, steps, signals, edges."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from __future__ import annotations
 
-from penstock.model.changes import Change, Changed
-from penstock.model.store_types import Answer
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
 from penstock.model.waiting import (
-    MAX_LOOK_BATCH,
-    Edge,
-    HeldEnd,
-    Looked,
-    SignalAnswer,
-    SignalDraft,
-    StepLog,
-    StepRecord,
-    StepSave,
-    StepSaved,
-    StoredHold,
-    StoredSignal,
-    Wait,
-    WaitFacts,
+    MAX_RESUME_BATCH,
 )
+
+if TYPE_CHECKING:
+    from penstock.model.changes import Change, Changed
+    from penstock.model.store_types import Answer
+    from penstock.model.waiting import (
+        Edge,
+        HeldEnd,
+        ResumeResult,
+        SignalAnswer,
+        SignalDraft,
+        StepLog,
+        StepRecord,
+        StepSave,
+        StepSaved,
+        StoredHold,
+        StoredSignal,
+        Wait,
+        WaitFacts,
+    )
 
 
 class StoreWaiting(Protocol):
@@ -60,13 +66,13 @@ class StoreWaiting(Protocol):
     async def signals(self, id: int) -> list[StoredSignal]:
         """Lists the signals of a message, oldest first."""
 
-    async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
+    async def resume_held(self, limit: int = MAX_RESUME_BATCH) -> ResumeResult:
         """Looks at held messages that were nudged or are due, and resumes those it can.
 
         With nothing to do it only reads.
         """
 
-    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_RESUME_BATCH) -> int | None:
         """Nudges held messages that missed the end of a message they wait for.
 
         Looks at those with ids after `after`. Returns the id to go on from, None at the end.

@@ -15,18 +15,22 @@ from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.rule_follower import RuleFollower
 from penstock.agents.scheduler import Scheduler
 from penstock.agents.workflow_follower import WorkflowFollower
-from penstock.artifacts.room import ArtifactRoom
+from penstock.artifacts.service import ArtifactService
 from penstock.broker.queue_cache import QueueCache
 from penstock.runner import Agent
 from penstock.store import Store
 
 
 def make_agents(
-    store: Store, by: str, *, directory: QueueCache | None = None, room: ArtifactRoom | None = None
+    store: Store,
+    by: str,
+    *,
+    directory: QueueCache | None = None,
+    artifact_service: ArtifactService | None = None,
 ) -> list[Agent]:
     """Makes the agents of the process `by`. The artifact pruner needs an artifact storage."""
     directory = directory or QueueCache(store)
-    sweepers = [] if room is None else [ArtifactPruner(store, room, by)]
+    sweepers = [] if artifact_service is None else [ArtifactPruner(store, artifact_service, by)]
     return [
         *sweepers,
         Reclaimer(store, directory, by),

@@ -19,7 +19,7 @@ from penstock.store import Store
 EXPORT_STALLED_S, FEED_STALLED_S = 86_400, 60
 # Work waits at least this long, and two leases, before a consumer is missed.
 MIN_UNCLAIMED_S = 60.0
-# Beyond so many the oldest are dropped.
+# Beyond this number, the oldest are dropped.
 MAX_UNRECORDED = 1_000
 
 

@@ -1,7 +1,7 @@
 """Deletes artifacts of pruned messages, and of deliveries that did not end their message."""
 
-from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import MessagePrefix, find_orphans
+from penstock.artifacts.service import ArtifactService
 from penstock.errors import Archived
 from penstock.model.message import Record
 from penstock.runner import report
@@ -18,17 +18,17 @@ class ArtifactPruner:
     name = "artifact_sweeper"
     every = 300.0
 
-    def __init__(self, store: Store, room: ArtifactRoom, by: str) -> None:
+    def __init__(self, store: Store, service: ArtifactService, by: str) -> None:
         self.store = store
-        self.room = room
+        self.service = service
         self.by = by
         # The last message of the current pass.
         self.last: MessagePrefix | None = None
 
     async def tick(self) -> float:
-        place = self.room.place
-        uploads = await self.room.run(place.tidy, ABANDONED_AFTER_S)
-        owners = await self.room.run(place.owners, self.last, BATCH_SIZE)
+        place = self.service.storage
+        uploads = await self.service.run(place.tidy, ABANDONED_AFTER_S)
+        owners = await self.service.run(place.owners, self.last, BATCH_SIZE)
         # Checking them is the expensive part, so only one node does it.
         if not owners or not await self.store.claim_tick(self.name, self.every, self.by):
             self.last = None
@@ -45,10 +45,10 @@ class ArtifactPruner:
     async def sweep(self, owner: MessagePrefix) -> bool:
         """Deletes the orphaned artifacts of a message. Returns True if it had any."""
         # Listed before the message is read, so that later uploads are not deleted.
-        shelves = await self.room.run(self.room.place.shelves, owner)
+        shelves = await self.service.run(self.service.storage.shelves, owner)
         doomed = find_orphans(shelves, await self.find_record(owner), owner.tenant)
         for shelf in doomed:
-            await self.room.run(self.room.place.clear, shelf)
+            await self.service.run(self.service.storage.clear, shelf)
         return bool(doomed)
 
     async def find_record(self, owner: MessagePrefix) -> Record | None:

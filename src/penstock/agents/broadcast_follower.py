@@ -133,9 +133,9 @@ class BroadcastFollower:
         return await self.store.advance(change) is not None
 
     async def _find_until(self, receiver: Receiver) -> int | None:
-        """Returns where all transactions that may have missed the subscription are in the feed.
+        """Returns the position above which the feed has only messages that know the subscription.
 
-        They are open still, or have ended; those that begin to write from now on know it.
+        A transaction that may have missed it is still open or has ended, so it is below.
         """
         if await self.store.now() <= receiver.subscription.created_at + GRACE_MICROS:
             return None

@@ -43,7 +43,7 @@ class BulkRunner:
         for name, due_at in self.due.items():
             if due_at <= (began := time.monotonic()):
                 interval = await self.advance(name)
-                self.due[name] = max(began + interval, time.monotonic() + self.steps.rest)
+                self.due[name] = began + interval
         await self.report()
         now = time.monotonic()
         next_at = min([self.listed_at + self.every, *self.due.values()])

@@ -7,8 +7,8 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import find_visible_prefix
+from penstock.artifacts.service import ArtifactService
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
@@ -45,13 +45,13 @@ class CallbackDispatcher:
         directory: QueueCache,
         sender: WebhookSender,
         by: str,
-        room: ArtifactRoom | None = None,
+        artifact_service: ArtifactService | None = None,
     ) -> None:
         self.store = store
         self.directory = directory
         self.broker = Broker(store, directory=directory)
         self.sender = sender
-        self.room = room
+        self.artifact_service = artifact_service
         self.signing = WebhookSecrets(store)
         self.by = by
         self.sending: set[asyncio.Task[None]] = set()
@@ -142,10 +142,10 @@ class CallbackDispatcher:
         return record
 
     async def list_artifacts(self, record: Record, tenant: str) -> list[ArtifactView]:
-        room, prefix = self.room, find_visible_prefix(record, tenant)
-        if room is None or prefix is None:
+        service, prefix = self.artifact_service, find_visible_prefix(record, tenant)
+        if service is None or prefix is None:
             return []
-        files = await room.run(room.place.files, prefix)
+        files = await service.run(service.storage.files, prefix)
         return [make_artifact_view(each.name, each.size) for each in files]
 
     async def load_result(self, record: Record, row: HistoryRow) -> bytes | None:

@@ -26,7 +26,7 @@ from penstock.store import Store
 SECOND = 1_000_000
 PAGE_SIZE = 500
 TIMEOUT_S = 5.0
-# After so many failures in a row a detector is off until its worker starts again.
+# After this many failures in a row, a detector is off until its worker starts again.
 MAX_FAILURES = 3
 MAX_DETECTED = 100
 MAX_NOTE_LENGTH = 300

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from penstock.broker.metrics.book import MetricsBook
+from penstock.broker.metrics.accumulator import MetricsAccumulator
 from penstock.broker.metrics.rows import QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
@@ -43,7 +43,7 @@ class Historian:
         self.store = store
         self.directory = directory
         self.by = by
-        self.book = MetricsBook(store)
+        self.book = MetricsAccumulator(store)
         # The queues whose rules these are.
         self.queues: Mapping[int, Queue] | None = None
         self.rules: dict[int, QueueRules] = {}

@@ -34,7 +34,7 @@ SENDING_MICROS = 60 * MICROS_PER_SECOND
 LOOK_BACK_MICROS = 600 * MICROS_PER_SECOND
 MAX_LINK_MICROS = 7 * 86_400 * MICROS_PER_SECOND
 MAX_SENT_PER_TICK = 100
-PAGE = 200
+PAGE_SIZE = 200
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 
@@ -100,10 +100,10 @@ class HumanNotifier:
         recent: set[int] = set()
         before: int | None = None
         while True:
-            page = await self.store.find(Query((queue.id,), before=before, limit=PAGE))
+            page = await self.store.find(Query((queue.id,), before=before, limit=PAGE_SIZE))
             new = [each.message.id for each in page if each.message.created_at >= since]
             recent.update(new)
-            if len(new) < PAGE:
+            if len(new) < PAGE_SIZE:
                 break
             before = new[-1]
         for id in sorted(recent - known):
@@ -117,8 +117,8 @@ class HumanNotifier:
         found = {id: read for id, read in (await notices.read_open()).items()
                  if read[0].due_at <= now}  # fmt: skip
         ids, open_ids = list(found), set[int]()
-        for start in range(0, len(ids), PAGE):
-            records = await self.store.get_many(ids[start : start + PAGE])
+        for start in range(0, len(ids), PAGE_SIZE):
+            records = await self.store.get_many(ids[start : start + PAGE_SIZE])
             open_ids |= {each.message.id for each in records if not each.state.final}
         key = make_key(webhook)
         quiet = {id: at for id, at in self.quiet.get(key, {}).items() if id in open_ids}

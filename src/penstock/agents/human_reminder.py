@@ -7,7 +7,7 @@ from penstock.broker.waiting.inbox import STATE, Inbox
 from penstock.errors import Conflict, NotFound
 from penstock.model.message import NEVER, Moment
 from penstock.model.queue import HUMAN, Queue
-from penstock.model.scan import Position, Scan, Source
+from penstock.model.search import Position, Scan, Source
 from penstock.rules import human
 from penstock.rules.human import InboxStep
 from penstock.runner import report
@@ -15,7 +15,7 @@ from penstock.store import Store
 
 # Steps commit out of order, so all of them are read again after this time.
 REREAD_S = 60.0
-PAGE = 500
+PAGE_SIZE = 500
 MAX_STEPS_PER_TICK = 200
 
 
@@ -51,8 +51,8 @@ class HumanReminder:
 
     async def _forget_removed(self) -> None:
         """Deletes the states of some steps that retention has removed, on with each call."""
-        page = await self.store.documents(STATE, self.forgotten_to, PAGE)
-        self.forgotten_to = page[-1].name if len(page) == PAGE else ""
+        page = await self.store.documents(STATE, self.forgotten_to, PAGE_SIZE)
+        self.forgotten_to = page[-1].name if len(page) == PAGE_SIZE else ""
         ids = [int(each.name) for each in page]
         stored = {record.message.id for record in await self.store.get_many(ids)} if ids else set()
         gone = [str(id) for id in ids if id not in stored]
@@ -63,7 +63,7 @@ class HumanReminder:
         """Reads the newest steps down to a known one."""
         after: Position | None = Position()
         while after is not None:
-            scan = Scan(Source.SCHEDULED, (queue.id,), after, limit=PAGE)
+            scan = Scan(Source.SCHEDULED, (queue.id,), after, limit=PAGE_SIZE)
             page = await self.store.scan(scan)
             new = [head.id for head in page.heads if head.id not in self.known]
             for id in new:

@@ -27,6 +27,8 @@ from penstock.store import Store
 # Rows of history that one pass reads, and writes the messages of in one step.
 MAX_ROWS = 500
 DOCUMENTS_PER_PAGE = 1_000
+# How often it looks whether a first rule on an end was saved.
+UNUSED_INTERVAL_S = 2.0
 # Beyond every message and position: the follower reads history only.
 FARTHEST = 2**62
 HOLD = "agent:rules"
@@ -72,7 +74,7 @@ class RuleFollower:
     async def tick(self) -> float:
         """Does nothing unless a rule on an end was ever saved."""
         if await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME) is None:
-            return self.every
+            return UNUSED_INTERVAL_S
         await self.directory.refresh()
         try:
             sure, outcome = await self._look_surely()

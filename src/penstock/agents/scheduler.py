@@ -80,7 +80,7 @@ class Scheduler:
         self.search_from = 0
 
     async def tick(self) -> float:
-        looked = await self.store.look()
+        looked = await self.store.resume_held()
         await self._search_missed(looked.now)
         promoted = await self.store.promote(PROMOTE_BATCH)
         moments = await self._fire(promoted.now)

@@ -20,7 +20,7 @@ from penstock.rules import workflows
 from penstock.runner import report
 from penstock.store import Store
 
-PAGE = 1_000
+PAGE_SIZE = 1_000
 MAX_ROWS = 5_000
 # `recent` may leave out rows, so all nodes are read again after this time.
 RECOUNT_S = 60
@@ -51,7 +51,7 @@ class WorkflowFollower:
         self.position = 0
 
     async def tick(self) -> float:
-        names = [each.name for each in await self.store.documents(OPEN, "", PAGE)]
+        names = [each.name for each in await self.store.documents(OPEN, "", PAGE_SIZE)]
         if not names:
             self._forget_all()
             return self.every
@@ -147,7 +147,8 @@ class WorkflowFollower:
             await self.store.delete_documents(OPEN, [name])
             return None
         if flow.state is WorkflowState.BUILDING:
-            if now - flow.created_at >= BUILDING_S * MICROS_PER_SECOND:
+            since = flow.building_at or flow.created_at
+            if now - since >= BUILDING_S * MICROS_PER_SECOND:
                 await abandon(service, flow, version)
             return None
         if flow.gate:

@@ -106,6 +106,8 @@ class BulkAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     was_busy: tuple[int, ...] = ()
     # Messages of the last batch, whose answers are in the document of outcomes.
     batch: tuple[int, ...] = ()
+    # Queues that its filter covers. It is paused when the caller loses its right on one.
+    covers: tuple[int, ...] = ()
     # The process that works on it.
     owner: str = ""
     owned_until: Moment = 0

@@ -124,5 +124,7 @@ class Changed(Struct, frozen=True):
     published: tuple[Published, ...] = ()
     written: bool = True
     items: tuple[ItemAnswer, ...] = ()
-    # Seconds for which the items held the lock that all writers of the store share, if it has one.
+    # Seconds for which the items held the lock that all writers of the store share, and for which
+    # the commit did; 0 if the store has none, or nothing else was written since the last items.
     held: float = 0.0
+    commit: float = 0.0

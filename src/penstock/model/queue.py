@@ -7,6 +7,8 @@ from msgspec import Struct
 from penstock.model.message import Draft, Moment
 from penstock.model.settings import Backoff, QueueSettings
 
+# Matches all queues, all scopes or all rights.
+EVERY = "*"
 DEAD_LETTER = "_dead_letter"
 # The queue of pending callbacks, in the default scope of the default tenant.
 CALLBACK = "_callback"

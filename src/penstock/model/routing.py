@@ -20,7 +20,7 @@ MAX_OUTPUTS = 16
 MAX_PATH = 16
 MAX_VERSIONS = 100
 
-# ScaiQueue's words for a thousand priorities each.
+# ScaiQueue's names for a thousand priorities each.
 TIERS = {"background": 0, "low": 1, "normal": 2, "high": 3, "critical": 4}
 PRIORITIES_PER_TIER = 1_000
 

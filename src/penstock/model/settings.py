@@ -253,7 +253,7 @@ def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
 
 
 def translate_words(changes: dict[str, Any]) -> dict[str, Any]:
-    """Replaces settings in ScaiQueue's words."""
+    """Replaces settings in ScaiQueue's names."""
     if not changes.keys() & SCAIQUEUE_WORDS.keys():
         return changes
     translated: dict[str, Any] = {}

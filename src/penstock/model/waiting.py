@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.model.message import After, Draft, Moment, State, Verb
 from penstock.model.store_types import AnswerKind, Entry
 
-MAX_LOOK_BATCH = 500
+MAX_RESUME_BATCH = 500
 HoldKind = Literal["moment", "signal", "after"]
 StepKind = Literal["step", "sleep", "signal", "gather", "enqueue", "human"]
 
@@ -137,7 +137,7 @@ class WaitFacts(Struct, frozen=True):
     recent: tuple[tuple[Moment, Moment], ...] = ()
 
 
-class Looked(Struct, frozen=True):
+class ResumeResult(Struct, frozen=True):
     """The result of checking held messages, and when the next hold is due."""
 
     seen: int

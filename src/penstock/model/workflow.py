@@ -79,6 +79,8 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: bool = False
     # The message that holds up the first nodes of a large workflow until all are published.
     gate: int = 0
+    # When the pieces of a large redrive began.
+    building_at: Moment | None = None
 
 
 def with_ids(flow: Workflow, ids: Sequence[int]) -> Workflow:

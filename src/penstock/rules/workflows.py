@@ -1,8 +1,10 @@
 """Rules: checks the graph of a workflow, and derives its state from those of its nodes."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +17,52 @@ MAX_NODES = 10_000
 MAX_EDGES = 20_000
 MAX_BYTES = 64 * 1_048_576
 MAX_LABEL = 200
+NODE_HEADER = "penstock-node"
 encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class NodeLabel(NamedTuple):
+    """A header of each message of a workflow, which names its node.
+
+    `gated` if the last message that it waits for is a gate. `mixed` if the ids of those it waits
+    for are not in the order of their nodes.
+    """
+
+    workflow: str
+    place: str
+    gated: bool = False
+    mixed: bool = False
+
+    def encode(self) -> str:
+        flags = "g" * self.gated + "m" * self.mixed
+        return ":".join((self.workflow, self.place, flags))
+
+
+def read_label(headers: Mapping[str, str] | None) -> NodeLabel | None:
+    workflow, _, rest = (headers or {}).get(NODE_HEADER, "").partition(":")
+    place, _, flags = rest.partition(":")
+    return NodeLabel(workflow, place, "g" in flags, "m" in flags) if place else None
+
+
+def make_label(
+    workflow: str, place: int, after: Sequence[int], ranks: Sequence[int], *, gated: bool
+) -> str:
+    """Labels the message of a node. `ranks` has the place of each node in the order of ids."""
+    order = [ranks[parent] for parent in sorted(after)]
+    return NodeLabel(workflow, str(place), gated, mixed=order != sorted(order)).encode()
+
+
+def rank_nodes(ordered: Sequence[int]) -> list[int]:
+    """Returns the place of each node in the order in which they are published."""
+    ranks = [0] * len(ordered)
+    for rank, place in enumerate(ordered):
+        ranks[place] = rank
+    return ranks
+
+
+def needs_gate(after: Sequence[int], published: Collection[int]) -> bool:
+    """True if a node waits for none of the nodes that are published with it in pieces."""
+    return not any(parent in published for parent in after)
 
 
 def check_graph(nodes: Sequence[NodeDraft]) -> None:
@@ -62,23 +109,33 @@ def refuse_cycle(nodes: Sequence[NodeDraft]) -> None:
 
 
 def sort_nodes(nodes: Sequence[NodeDraft | WorkflowNode]) -> list[int]:
-    """Orders nodes so that each comes after those it waits for. Leaves out cycles."""
+    """Orders nodes so that each comes after those it waits for. Leaves out cycles.
+
+    Otherwise they keep their order.
+    """
     waits = [len(node.after) for node in nodes]
     children = list_children(nodes)
-    ordered = [place for place, count in enumerate(waits) if not count]
-    for place in ordered:
+    ordered: list[int] = []
+    free = [place for place, count in enumerate(waits) if not count]
+    heapify(free)
+    while free:
+        place = heappop(free)
+        ordered.append(place)
         for child in children[place]:
             waits[child] -= 1
             if not waits[child]:
-                ordered.append(child)
+                heappush(free, child)
     return ordered
 
 
 def compute_digest(name: str, nodes: Sequence[NodeDraft]) -> str:
     shapes = [
-        (node.draft.queue, node.draft.type, node.draft.body, node.after, node.policy, node.need)
+        (
+            node.draft.queue, node.draft.type, node.draft.body, node.after, node.policy, node.need,
+            node.on_dead,
+        )
         for node in nodes
-    ]
+    ]  # fmt: skip
     return sha256(encode((name, shapes))).hexdigest()
 
 
@@ -93,11 +150,13 @@ def find_state(workflow: Workflow, states: Sequence[State | None]) -> WorkflowSt
     """Returns the state of a workflow. A node that left the store counts as it was last counted."""
     left = [state for state in states if state is not None]
     unfinished = [state for state in left if not state.final]
-    if not left and workflow.cancelled:
-        return WorkflowState.CANCELLED
+    if workflow.cancelled and all(state is State.DEAD for state in unfinished):
+        # Dead letters stay when their workflow is cancelled.
+        done = left and all(state is State.COMPLETED for state in left)
+        return WorkflowState.COMPLETED if done else WorkflowState.CANCELLED
     if not unfinished:
         if any(state in (State.FAILED, State.EXPIRED, State.CANCELLED) for state in left):
-            return WorkflowState.CANCELLED if workflow.cancelled else WorkflowState.FAILED
+            return WorkflowState.FAILED
         return WorkflowState.COMPLETED
     return WorkflowState.BLOCKED if is_blocked(workflow, states) else WorkflowState.RUNNING
 

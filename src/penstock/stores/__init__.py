@@ -87,6 +87,11 @@ def parse_file(url: str) -> SqliteUrl:
     parts = split(url)
     given = parse_qs(parts.query, keep_blank_values=True)
     options = {name: values[-1] for name, values in given.items()}
+    if parts.scheme in ("http", "https"):
+        raise InvalidInput(
+            f"{redact_url(url)!r} is a server; apps and workers accept it, but this needs the URL"
+            " of the store, which begins with sqlite:, postgresql:, mariadb: or redis:"
+        )
     if parts.scheme != "sqlite":
         raise InvalidInput(
             f"store url {redact_url(url)!r} does not begin with"

@@ -51,7 +51,7 @@ def find_missing(known: list[Migration], applied: dict[int, str], floor: int) ->
     if floor > last:
         raise StoreTooNew(
             f"the store needs schema {floor} or newer, this version supports {last};"
-            " upgrade penstock"
+            " upgrade Penstock"
         )
     for migration in known:
         checksum = applied.get(migration.number, migration.checksum)

@@ -23,7 +23,7 @@ from penstock.rules.rule_checks import list_patterns
 from penstock.rules.validation import check_name, clip
 from penstock.store import Store
 
-PAGE = 1_000
+PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
 
 
@@ -60,10 +60,10 @@ class HumanPatterns:
         found: list[HumanPattern] = []
         after = prefix
         while True:
-            page = await self.store.documents(PATTERN, after, PAGE)
+            page = await self.store.documents(PATTERN, after, PAGE_SIZE)
             fitting = [each for each in page if each.name.startswith(prefix)]
             found += map(decode, fitting)
-            if len(fitting) < PAGE:
+            if len(fitting) < PAGE_SIZE:
                 return found
             after = page[-1].name
 

@@ -17,7 +17,7 @@ from penstock.model.documents import Document
 from penstock.model.human import Decision, HumanRequest, HumanSpec, InboxState
 from penstock.model.message import MICROS_PER_SECOND, Draft, Moment, Record, State, Verb
 from penstock.model.queue import HUMAN, Queue
-from penstock.model.scan import Position, Scan, Source
+from penstock.model.search import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
 from penstock.model.waiting import HeldEnd
 from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
@@ -35,10 +35,10 @@ from penstock.rules.human_steps import (
 from penstock.store import Store
 
 STATE = "inbox"
-PAGE = 200
+PAGE_SIZE = 200
 # Open steps that a list looks at.
 MAX_LISTED = 2_000
-SAMPLE = 500
+SAMPLE_SIZE = 500
 View = Literal["mine", "roles", "all"]
 encode = msgspec.json.Encoder().encode
 
@@ -114,7 +114,9 @@ class Inbox:
         after: Position | None = Position()
         seen = 0
         while after is not None and seen < MAX_LISTED:
-            page = await self.store.scan(Scan(Source.SCHEDULED, (queue.id,), after, limit=PAGE))
+            page = await self.store.scan(
+                Scan(Source.SCHEDULED, (queue.id,), after, limit=PAGE_SIZE)
+            )
             for record in await self.store.get_many([head.id for head in page.heads]):
                 if record.state is State.SCHEDULED:
                     yield await self._make_step(record)
@@ -301,7 +303,7 @@ class Inbox:
         now = await self.store.now()
         found = [each.step async for each in self._read_open(scope)]
         queue = await self.open_queue(scope)
-        ended = await self.store.find(Query((queue.id,), limit=SAMPLE))
+        ended = await self.store.find(Query((queue.id,), limit=SAMPLE_SIZE))
         return summarise(found, ended, now)
 
 

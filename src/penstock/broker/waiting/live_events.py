@@ -18,7 +18,7 @@ from penstock.rules.human_steps import TYPE
 from penstock.rules.live_events import LIVE_EVENT, format_moment, make_document, read_moment
 from penstock.store import Store
 
-PAGE = 1_000
+PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(LiveEvent).decode
 
@@ -32,9 +32,9 @@ async def read_live_events(store: Store, since: Moment) -> dict[str, LiveEvent]:
     found: dict[str, LiveEvent] = {}
     after = format_moment(since)
     while True:
-        page = await store.documents(LIVE_EVENT, after, PAGE)
+        page = await store.documents(LIVE_EVENT, after, PAGE_SIZE)
         found |= {each.name: decode_event(each) for each in page}
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return found
         after = page[-1].name
 

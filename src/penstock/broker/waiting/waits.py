@@ -1,7 +1,7 @@
 """Waits of claimed messages: durable steps, suspension, signals and their callback tokens."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from penstock.broker.interfaces.broker import Held
 from penstock.broker.publish import REFUSALS
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.live_events import encode_signal_event
-from penstock.broker.waiting.workflow_build import GATE_TYPE
+from penstock.broker.waiting.parents import read_ends, read_parents
 from penstock.errors import (
     ChildRefused,
     Conflict,
@@ -33,7 +33,6 @@ from penstock.model.queue import Queue
 from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
-    Edge,
     SignalAnswer,
     SignalDraft,
     StepLog,
@@ -55,8 +54,6 @@ from penstock.rules.waiting import (
 )
 from penstock.store import Store
 
-# Edges of a message that waited before its first delivery have no fence.
-PUBLISHED = 0
 MAX_ID = 2**63 - 1
 AdmitDraft = Callable[..., Awaitable[Entry]]
 
@@ -141,7 +138,7 @@ class Waits:
             if not await retries.again():
                 break
         if answer.kind is AnswerKind.DONE:
-            self.look_soon()
+            self.resume_soon()
         return answer
 
     async def _suspend_once(self, held: Held, request: WaitRequest) -> Answer:
@@ -161,32 +158,21 @@ class Waits:
 
     async def read_outcomes(self, held: Held) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for have ended, with their results."""
-        return await self._read_ends(held.id, await self.store.edges(held.id))
+        return await read_ends(self.store, held.id, await self.store.edges(held.id))
 
     async def read_parents(self, held: Held) -> list[AwaitedOutcome]:
-        """Returns how the messages that one waited for before its first delivery have ended."""
-        edges = [edge for edge in await self.store.edges(held.id) if edge.number == PUBLISHED]
-        if len(edges) == 1 and await self._is_gate(edges[0].awaited_id):
-            return []
-        return await self._read_ends(held.id, edges)
+        """Returns how the messages that one waited for before its first delivery have ended.
 
-    async def _is_gate(self, id: int) -> bool:
-        """True for the message that holds up the first nodes of a large workflow."""
-        heading = (await self.store.headings([id])).get(id)
-        return heading is not None and heading.type == GATE_TYPE
+        They are in the order of their nodes in the workflow.
+        """
+        return await read_parents(self.store, self.directory, held.id)
 
-    async def _read_ends(self, id: int, edges: Sequence[Edge]) -> list[AwaitedOutcome]:
-        results = await self.store.awaited_results(id) if edges else {}
-        ended = {edge.awaited_id: edge.state for edge in edges if edge.state is not None}
-        ids = dict.fromkeys(edge.awaited_id for edge in edges)
-        return [AwaitedOutcome(each, ended.get(each), results.get(each)) for each in ids]
-
-    async def look(self) -> bool:
+    async def resume_held(self) -> bool:
         """Resumes messages whose wait is over. True if there were any."""
-        looked = await self.store.look()
+        looked = await self.store.resume_held()
         return looked.resumed > 0 or looked.more
 
-    def look_soon(self) -> None:
+    def resume_soon(self) -> None:
         """Resumes messages in the background, without waiting for the scheduler."""
         if self.looking is not None and not self.looking.done():
             self.again = True
@@ -197,7 +183,7 @@ class Waits:
         self.again = True
         try:
             while self.again:
-                self.again = (await self.store.look()).more or False
+                self.again = (await self.store.resume_held()).more or False
         except StoreError:
             # The scheduler looks every second, and reports outages.
             self.again = False
@@ -211,9 +197,10 @@ class Waits:
     # Users.
 
     async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog:
-        """Lists the stored steps of a message."""
+        """Lists the stored steps of a message. A sleep is done when it is over."""
         record = await self.admin.get(reference, scope=scope)
-        return await self.store.steps(record.message.id)
+        log = await self.store.steps(record.message.id)
+        return replace(log, steps=[end_sleep(step, log.now) for step in log.steps])
 
     async def signal(
         self,
@@ -251,7 +238,7 @@ class Waits:
         event = encode_signal_event(draft, heading, queue)
         answer = await self.store.signal(replace(draft, event=event))
         if answer.code is None and not answer.resumed:
-            self.look_soon()
+            self.resume_soon()
         return answer
 
     async def redrive_from(
@@ -300,6 +287,11 @@ class Waits:
         if answer.code is not None:
             raise explain_signal(draft, answer)
         return answer
+
+
+def end_sleep(step: StepRecord, now: Moment) -> StepRecord:
+    over = step.kind == "sleep" and step.due_at is not None and step.due_at <= now
+    return replace(step, done=True) if over else step
 
 
 def expect_saved(saved: StepSaved, id: int) -> StepRecord:

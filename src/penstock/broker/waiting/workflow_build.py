@@ -1,10 +1,10 @@
-"""Starts large workflows in pieces, so that no piece holds up other writers.
+"""Publishes large workflows in pieces, so that no piece holds up other writers.
 
-All nodes are held until the last piece is stored: those that wait for no other wait for a gate, a
-held message that the last step ends.
+All nodes are held until the last piece is stored: those that wait for no other node of the pieces
+wait for a gate, a held message that the last step ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,30 +16,34 @@ from penstock.model.changes import Change
 from penstock.model.message import After, Draft, State, StoredMessage, Verb
 from penstock.model.store_types import Entry, Published, Query
 from penstock.model.waiting import HeldEnd
-from penstock.model.workflow import PreparedWorkflow, Workflow, WorkflowState, with_ids
+from penstock.model.workflow import Workflow, WorkflowState, with_ids
 from penstock.rules import drafts, workflows
 
 if TYPE_CHECKING:
     from penstock.broker.waiting.workflows import Workflows
 
 WORKFLOW, OPEN, KEY = "workflow", "open_workflow", "workflow_key"
-PIECE = 1_000
-PAGE = 1_000
+PIECE_SIZE = 1_000
+PAGE_SIZE = 1_000
 CANCEL_BATCH = 500
 # A start that took longer was interrupted.
 BUILDING_S = 3_600
 GATE_TYPE = "penstock.workflow"
-NODE_HEADER = "penstock-node"
+GATE = "gate"
 
 
 class WorkflowBuilder:
-    """Publishes one workflow in pieces."""
+    """Publishes nodes of one workflow in pieces: all of them, or those that a redrive repeats."""
 
-    def __init__(self, service: "Workflows", prepared: PreparedWorkflow) -> None:
+    def __init__(
+        self, service: "Workflows", flow: Workflow, entries: Mapping[int, Entry], version: int = 1
+    ) -> None:
         self.service = service
         self.store = service.store
-        self.flow = prepared.flow
-        self.entries = prepared.entries
+        self.flow = flow
+        self.entries = entries
+        # Of the stored workflow while it is being built.
+        self.version = version
         self.gate = 0
         self.ids: dict[int, int] = {}
 
@@ -50,31 +54,31 @@ class WorkflowBuilder:
             queue=queue.name,
             type=GATE_TYPE,
             correlation_id=flow.correlation_id,
-            headers={NODE_HEADER: "gate"},
+            headers={workflows.NODE_HEADER: workflows.NodeLabel(flow.id, GATE).encode()},
         )
         return hold(drafts.check_and_make_entry(draft, queue), After(policy="decision"))
 
     async def publish(self, gate: int) -> Workflow:
         """Publishes the nodes behind the gate, and opens it. Leaves nothing if one is refused."""
         self.gate = gate
+        ordered = [at for at in workflows.sort_nodes(self.flow.nodes) if at in self.entries]
         try:
-            for part in split(workflows.sort_nodes(self.flow.nodes), PIECE):
+            for part in split(ordered, PIECE_SIZE):
                 await self.publish_piece(part)
-            numbered = [self.ids[place] for place in range(len(self.entries))]
-            flow = replace(
-                with_ids(self.flow, numbered),
-                state=WorkflowState.RUNNING,
-                gate=gate,
-            )
-            if not await self.service.save(flow, 1):
+            numbered = [self.find_id(place) for place in range(len(self.flow.nodes))]
+            flow = replace(with_ids(self.flow, numbered), state=WorkflowState.RUNNING, gate=gate)
+            if not await self.service.save(flow, self.version):
                 raise Conflict(f"workflow {self.flow.id} was cancelled before it was complete")
         except Conflict as error:
             await cancel_all(self.service, [gate, *self.ids.values()])
             if isinstance(error, InvalidState):
-                await self.forget()
+                await self.undo()
             raise
         await open_gate(self.service, flow)
         return flow
+
+    def find_id(self, place: int) -> int:
+        return self.ids.get(place, self.flow.nodes[place].id)
 
     async def publish_piece(self, places: Sequence[int]) -> None:
         position = {place: number for number, place in enumerate(places)}
@@ -83,9 +87,12 @@ class WorkflowBuilder:
         refuse_unless_published(self.flow, published)
         self.ids.update(zip(places, (each.id for each in published), strict=True))
 
-    async def forget(self) -> None:
-        """Removes a workflow that was refused, so that its key is free."""
+    async def undo(self) -> None:
+        """Removes a workflow that was refused, so that its key is free, or ends its redrive."""
         flow = self.flow
+        if flow.generation > 1:
+            await self.service.save(replace(flow, state=WorkflowState.RUNNING), self.version)
+            return
         names = [(WORKFLOW, flow.id), (OPEN, flow.id), *([(KEY, flow.key)] if flow.key else [])]
         deletes = tuple((kind, name_document(flow, name)) for kind, name in names)
         await self.store.advance(Change(deletes=deletes))
@@ -93,11 +100,14 @@ class WorkflowBuilder:
     def make_entry(self, place: int, position: dict[int, int]) -> Entry:
         """Returns the entry of a node, with edges to its piece and to what is stored."""
         node = self.flow.nodes[place]
+        gated = workflows.needs_gate(node.after, self.entries)
+        stored = [self.find_id(each) for each in node.after if each not in position]
         after = After(
             entries=tuple(position[each] for each in node.after if each in position),
-            ids=tuple(self.ids[each] for each in node.after if each not in position),
+            ids=(*stored, *([self.gate] if gated else [])),
             policy=node.policy,
-            need=node.need,
+            # The gate is one of those that complete.
+            need=node.need + (gated and bool(node.after)),
             on_dead=node.on_dead,
         )
         return hold(self.entries[place], after if node.after else After(ids=(self.gate,)))
@@ -147,19 +157,21 @@ async def find_messages(service: "Workflows", flow: Workflow) -> dict[str, int]:
     found: dict[str, int] = {}
     before: int | None = None
     while True:
-        query = Query(tuple(queues), correlation_id=flow.correlation_id, before=before, limit=PAGE)
+        query = Query(
+            tuple(queues), correlation_id=flow.correlation_id, before=before, limit=PAGE_SIZE
+        )
         page = await service.store.find(query)
         for record in page:
-            if (place := find_place(record.message)) is not None:
+            if (place := find_place(flow, record.message)) is not None:
                 found.setdefault(place, record.message.id)
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return found
         before = page[-1].message.id
 
 
-def find_place(message: StoredMessage) -> str | None:
-    place = (message.meta.headers or {}).get(NODE_HEADER, "")
-    return place if place.isdecimal() or message.type == GATE_TYPE else None
+def find_place(flow: Workflow, message: StoredMessage) -> str | None:
+    label = workflows.read_label(message.meta.headers)
+    return label.place if label is not None and label.workflow == flow.id else None
 
 
 def name_document(flow: Workflow, name: str) -> str:

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from penstock.broker.waiting.dependencies import hold, keep_in_place
 from penstock.broker.waiting.workflow_build import (
     KEY,
-    NODE_HEADER,
     OPEN,
-    PIECE,
+    PIECE_SIZE,
     WORKFLOW,
     WorkflowBuilder,
     name_document,
@@ -109,7 +108,13 @@ class WorkflowStarter:
             digest=workflows.compute_digest(name, nodes),
             nodes=tuple(make_node(node, UNKNOWN) for node in nodes),
         )
-        entries = [await self._make_entry(flow, place, node) for place, node in enumerate(nodes)]
+        large = len(nodes) > PIECE_SIZE
+        ranks = workflows.rank_nodes(workflows.sort_nodes(nodes)) if large else range(len(nodes))
+        entries = []
+        for place, node in enumerate(nodes):
+            gated = large and not node.after
+            label = workflows.make_label(id, place, node.after, ranks, gated=gated)
+            entries.append(await self._make_entry(flow, node, label))
         found = None
         if key is not None:
             check_text("key", key, MAX_NAME)
@@ -136,16 +141,16 @@ class WorkflowStarter:
         return make_start(flow)
 
     def _make_inside(self, prepared: PreparedWorkflow) -> Change:
-        if len(prepared.entries) > PIECE:
+        if len(prepared.entries) > PIECE_SIZE:
             raise InvalidInput(
                 f"the workflow has {len(prepared.entries):,} nodes; in your own transaction it has"
-                f" at most {PIECE:,}: start it after the commit"
+                f" at most {PIECE_SIZE:,}: start it after the commit"
             )
         return make_change(prepared)
 
     async def _publish(self, prepared: PreparedWorkflow) -> WorkflowStart:
-        large = len(prepared.entries) > PIECE
-        builder = WorkflowBuilder(self.service, prepared)
+        large = len(prepared.entries) > PIECE_SIZE
+        builder = WorkflowBuilder(self.service, prepared.flow, dict(enumerate(prepared.entries)))
         entries = (await builder.make_gate(),) if large else prepared.entries
         state = WorkflowState.BUILDING if large else WorkflowState.RUNNING
         first = replace(prepared, flow=replace(prepared.flow, state=state), entries=entries)
@@ -175,8 +180,8 @@ class WorkflowStarter:
             raise Conflict(f"workflow {held.id} of key {flow.key!r} is being published; try again")
         return WorkflowStart(held.id, tuple(node.id for node in found.nodes), duplicate=True)
 
-    async def _make_entry(self, flow: Workflow, place: int, node: NodeDraft) -> Entry:
-        headers = {**(node.draft.headers or {}), NODE_HEADER: str(place)}
+    async def _make_entry(self, flow: Workflow, node: NodeDraft, label: str) -> Entry:
+        headers = {**(node.draft.headers or {}), workflows.NODE_HEADER: label}
         draft = replace(node.draft, correlation_id=flow.correlation_id, headers=headers)
         queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
         if (refusal := drafts.explain_refusal(queue)) is not None:

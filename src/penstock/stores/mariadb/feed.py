@@ -20,7 +20,7 @@ from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
 from penstock.stores.sql.database import ServerDatabase
-from penstock.stores.sql.heads import make_head_feed
+from penstock.stores.sql.export import make_head_feed
 from penstock.stores.sql.records import make_feed_message, make_history_row
 
 MariaDatabase: TypeAlias = ServerDatabase[MariaConnection, MariaTransaction]

@@ -11,7 +11,7 @@ from penstock.stores.sql import upkeep
 from penstock.stores.sql.waiting import check_waits
 
 # A smaller max_allowed_packet refuses large bodies, in bytes.
-PACKET = 16 * 1024 * 1024
+MIN_PACKET_BYTES = 16 * 1024 * 1024
 # Each export call begins a generation while a transaction holds an older one.
 MAX_PENDING_GENERATIONS = 100
 
@@ -50,7 +50,7 @@ async def check_schema(tx: MariaTransaction) -> Check:
 
 async def check_packets(tx: MariaTransaction) -> Check:
     most = await fetch_value(tx, "SELECT @@max_allowed_packet")
-    return Check("max_allowed_packet", f"{most} bytes", most >= PACKET)
+    return Check("max_allowed_packet", f"{most} bytes", most >= MIN_PACKET_BYTES)
 
 
 async def check_exports(tx: MariaTransaction) -> Check:

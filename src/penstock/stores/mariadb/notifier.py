@@ -19,7 +19,7 @@ from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
 from penstock.stores.notifier import POLL_INTERVAL_LISTENING_S, NullNotifier
 
 # Queues notified at once, and queues one session listens to.
-RUNG, HEARD = 8, 64
+MAX_NOTIFIED_QUEUES, MAX_HEARD_QUEUES = 8, 64
 # A queue is notified at most once in this many seconds.
 MIN_RING_INTERVAL_S = 0.005
 SILENT = fill_statement("listen", locks=RawSql("release_all_locks()"))
@@ -37,7 +37,8 @@ class LocalWakeups:
 
     def listen(self, queue_ids: Collection[int]) -> list[str]:
         locks = [
-            f"get_lock({to_literal(self.lock(each))}, 0)" for each in sorted(queue_ids)[:HEARD]
+            f"get_lock({to_literal(self.lock(each))}, 0)"
+            for each in sorted(queue_ids)[:MAX_HEARD_QUEUES]
         ]
         return [fill_statement("listen", locks=RawSql(", ".join(locks)))] if locks else []
 
@@ -45,14 +46,14 @@ class LocalWakeups:
         now = time.monotonic()
         if now - self.began > MIN_RING_INTERVAL_S:
             self.rung, self.began = set(), now
-        queues = sorted(set(queue_ids) - self.rung)[:RUNG]
+        queues = sorted(set(queue_ids) - self.rung)[:MAX_NOTIFIED_QUEUES]
         self.rung.update(queues)
         return [fill_statement("ring", lock=self.lock(each)) for each in queues]
 
 
 # Seconds between two polls inside the server, and the length of one call.
-OFTEN, SELDOM, CALL = 0.002, 0.02, 0.25
-# The pause between polls is the idle time divided by this, from OFTEN to SELDOM.
+MIN_POLL_S, MAX_POLL_S, CALL_S = 0.002, 0.02, 0.25
+# The pause between polls is the idle time divided by this, between MIN_POLL_S and MAX_POLL_S.
 POLLS_PER_LOOK = 500
 # Error number of an interrupted call; polls after it, until the commit is visible.
 INTERRUPTED, SOON = 1317, 5
@@ -96,7 +97,7 @@ class MariaPoller:
 
     async def look(self) -> None:
         session, wanted, pause = await self.ensure_session(), self.waiters.wanted, self.pause()
-        looking = self.make_look_statement(wanted, max(1, int(CALL / pause)), pause)
+        looking = self.make_look_statement(wanted, max(1, int(CALL_S / pause)), pause)
         try:
             found = await session.send(*self.wakeups.listen(wanted), looking, SILENT)
         except MySQLError as error:
@@ -114,7 +115,9 @@ class MariaPoller:
         """Polls without listening, or constant notices would hide other messages."""
         while True:
             try:
-                return await session.send(SILENT, self.make_look_statement(wanted, SOON, OFTEN))
+                return await session.send(
+                    SILENT, self.make_look_statement(wanted, SOON, MIN_POLL_S)
+                )
             except MySQLError as error:
                 if get_error_number(error) != INTERRUPTED:
                     raise
@@ -128,7 +131,7 @@ class MariaPoller:
 
     def pause(self) -> float:
         nothing_for = asyncio.get_running_loop().time() - self.noticed_at
-        return min(max(OFTEN, nothing_for / POLLS_PER_LOOK), SELDOM)
+        return min(max(MIN_POLL_S, nothing_for / POLLS_PER_LOOK), MAX_POLL_S)
 
     def notify(self, newest: int, queues: set[int]) -> None:
         seen, self.seen = self.seen, max(newest, self.seen)

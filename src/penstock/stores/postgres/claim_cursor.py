@@ -11,8 +11,9 @@ from typing import NamedTuple
 DEARER, LONG = 4.0, 0.003
 # The fixed cost of a claim, in rows.
 EMPTY = 20
-# Begin at the head at least this often (seconds), for at most a twentieth of the time.
-OFTEN, SELDOM = 0.25, 20
+# After a claim from the head, the next ones skip it for this long, or for this many times as
+# long as the claim took.
+MAX_SKIP_S, SKIP_FACTOR = 0.25, 20
 
 
 class CursorPosition(NamedTuple):
@@ -58,7 +59,7 @@ class ClaimCursor:
             self.learn(took.cost)
         self.after = last if slow else None
         self.heard = heard
-        self.whole_at = took.ended + max(OFTEN, SELDOM * took.seconds)
+        self.whole_at = took.ended + max(MAX_SKIP_S, SKIP_FACTOR * took.seconds)
 
     def advance(self, took: ClaimSpan, last: CursorPosition | None) -> None:
         """Records a claim from behind the head."""

@@ -14,15 +14,15 @@ from penstock.stores.postgres.connection import CALL_TIMEOUT_S
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
-from penstock.stores.sql.heads import make_first_runs, make_head_feed
+from penstock.stores.sql.export import make_first_runs, make_head_feed
 from penstock.stores.sql.records import decode_meta, make_feed_message, make_history_row
 
 # Ordered by transaction, then by number.
 in_order = itemgetter(-1, 0)
 # Rows per transaction assumed at first (a typical publish batch): all rows read are sorted.
-DENSE = 1_000
+ASSUMED_ROWS = 1_000
 # Maximum growth of the next range.
-LEAP = 16
+MAX_GROWTH = 16
 # Most transactions that a page begins to look at, because it did so before: they may be dense now.
 MAX_SPAN = 256
 # Bodies of a page fetched as one value, which the server builds in memory.
@@ -118,7 +118,7 @@ async def read_page(
     `spans` remembers how many transactions a page of each statement had.
     """
     spans = {} if spans is None else spans
-    begin, look = after, spans.get(kind.page, limit // DENSE + 1)
+    begin, look = after, spans.get(kind.page, limit // ASSUMED_ROWS + 1)
     while True:
         before = min(horizon, begin + look + 1)
         rows = await tx.all(kind.page, after=begin, before=before, limit=limit, **more)
@@ -129,9 +129,9 @@ async def read_page(
                 spans[kind.page] = min(rows[-1][-1] - begin + 1, MAX_SPAN)
             return rows, rows[-1][-1] if rows else after
         if rows:
-            look *= min(limit // count + 1, LEAP)
-        elif look < LEAP:
-            look *= LEAP
+            look *= min(limit // count + 1, MAX_GROWTH)
+        elif look < MAX_GROWTH:
+            look *= MAX_GROWTH
         else:
             begin = await find_position_before_next(tx, kind, before - 1, horizon)
 
@@ -140,9 +140,9 @@ async def find_position_before_next(
     tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int
 ) -> int:
     """Finds the position before the next row by doubling, then bisecting."""
-    low, high, step = after, min(after + 1, horizon), LEAP
+    low, high, step = after, min(after + 1, horizon), MAX_GROWTH
     while high < horizon and not await has_rows_between(tx, kind, low, high):
-        low, high, step = high, min(high + step, horizon), step * LEAP
+        low, high, step = high, min(high + step, horizon), step * MAX_GROWTH
     while high - low > 1:
         middle = (low + high) // 2
         if await has_rows_between(tx, kind, low, middle):

@@ -10,7 +10,7 @@ from penstock.stores.sql import upkeep
 from penstock.stores.sql.waiting import check_waits
 
 # A transaction this old (seconds) keeps vacuum from removing dead rows.
-OLD_SNAPSHOT = 300
+OLD_SNAPSHOT_S = 300
 # One that writes has an xid, in whichever database of the server. One that idles between two
 # statements has no snapshot. Another user's transaction has no visible start.
 OLDEST_TRANSACTION = """
@@ -77,7 +77,7 @@ async def check_transactions(tx: PostgresTransaction) -> Check:
         return Check("transactions", "no other is open")
     age, pid, application = row
     text = f"the oldest has been open for {age} s (pid {pid}, application {application!r})"
-    return Check("transactions", text, age <= OLD_SNAPSHOT)
+    return Check("transactions", text, age <= OLD_SNAPSHOT_S)
 
 
 async def check_type_index(tx: PostgresTransaction) -> Check:

@@ -21,7 +21,7 @@ from penstock.stores.sql import queues
 MIGRATIONS = migrations.load("penstock.stores.postgres")
 SCHEMA = MIGRATIONS[-1].number
 # An arbitrary advisory lock id.
-TURN = 5_046_911_470
+MIGRATION_LOCK_ID = 5_046_911_470
 # Later sessions queue behind a waiting DDL statement, so it must not wait long.
 BRIEFLY = "SET LOCAL lock_timeout = 1000"
 UNFINISHED = """
@@ -114,7 +114,7 @@ async def migration_turn(address: PostgresDsn) -> AsyncIterator[None]:
 async def take_turn(connection: asyncpg.Connection) -> bool:
     """Takes the lock without keeping a snapshot, which CREATE INDEX CONCURRENTLY waits for."""
     await connection.execute("BEGIN")
-    if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", TURN):
+    if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", MIGRATION_LOCK_ID):
         # Closes the portal of the previous query, which holds a snapshot.
         await connection.execute("SELECT 1")
         return True

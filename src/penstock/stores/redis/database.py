@@ -1,4 +1,4 @@
-"""Runs scripts and commands on pooled connections, with time limits."""
+"""Runs scripts and commands on pooled connections, with time limits, and notifies consumers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 from redis.exceptions import MovedError
 
-from penstock.errors import StoreClosed
+from penstock.errors import StoreClosed, StoreError
 from penstock.model.documents import acting
 from penstock.model.message import Moment
 from penstock.retry import MOVED, Retries
 from penstock.store import Capabilities, Clock
+from penstock.stores.notifier import Listener
 from penstock.stores.redis.connection import (
     CALL_TIMEOUT_S,
     RedisConnection,
@@ -20,7 +21,6 @@ from penstock.stores.redis.connection import (
     RedisPool,
 )
 from penstock.stores.redis.errors import ERRORS, translate_error
-from penstock.stores.redis.notifier import RedisNotifier
 from penstock.stores.redis.scripts import load_script
 
 T = TypeVar("T")
@@ -105,3 +105,37 @@ class RedisDatabase:
     async def pairs(self, key: str) -> dict[bytes, bytes]:
         flat = await self.ask("HGETALL", key)
         return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+PING_AFTER_S = 5.0
+
+
+class RedisNotifier(Listener):
+    """Uses its own connection, opened for the first waiter."""
+
+    errors = (*ERRORS, StoreError)
+
+    def __init__(self, connect: Callable[[], Awaitable[RedisConnection]], channel: bytes) -> None:
+        super().__init__()
+        self.connect = connect
+        self.channel = channel
+        self.session: RedisConnection | None = None
+
+    async def listen_once(self) -> None:
+        await self.drop()
+        self.session = await self.connect()
+        await self.session.ask("SUBSCRIBE", self.channel)
+        self.hears = True
+        # Earlier notices were missed, so wake all waiters.
+        self.wake(None)
+        while True:
+            said = await self.session.connection.read_response(timeout=PING_AFTER_S)
+            # A lost connection is not reported, so ping it.
+            kind, *_, notice = said or await self.session.ask("PING")
+            if kind == b"message":
+                self.handle_notice(notice.decode())
+
+    async def drop(self) -> None:
+        if self.session is not None:
+            self.session.terminate()
+            self.session = None

@@ -12,7 +12,8 @@ from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.redis.export import RedisExport
 from penstock.stores.redis.queues import RedisQueues
 from penstock.stores.redis.upkeep import RedisUpkeep
-from penstock.stores.sql.upkeep import OVERDUE, STALE_EXPORT
+from penstock.stores.sql.upkeep import OVERDUE_MICROS, STALE_EXPORT_MICROS
+from penstock.stores.sql.waiting import judge_waits
 
 SAFE = "accepted messages survive a power cut"
 NEEDED = {
@@ -65,6 +66,8 @@ def refuse_unsafe(safety: RedisDurability) -> None:
 
 # Fraction of maxmemory.
 NEARLY_FULL = 0.9
+# Waiting messages that one script looks at.
+WAITS_BATCH = 500
 
 
 class RedisHealth:
@@ -88,6 +91,7 @@ class RedisHealth:
             check_memory(info),
             await self.type_index(),
             await self.overdue_leases(now),
+            await self.waits(),
             await self.stale_exports(now),
             Check("dead letters", f"{sum((await self.upkeep.dead_counts()).values())}"),
         ]
@@ -110,16 +114,38 @@ class RedisHealth:
 
     async def overdue_leases(self, now: Moment) -> Check:
         """Overdue leases mean that no reclaimer runs: one reclaims within seconds."""
-        overdue = await self.database.ask("ZCOUNT", "lease_until", "-inf", f"({now - OVERDUE}")
+        overdue = await self.database.ask(
+            "ZCOUNT", "lease_until", "-inf", f"({now - OVERDUE_MICROS}"
+        )
         if overdue:
             text = f"{overdue} expired over a minute ago; is a worker running?"
             return Check("leases", text, False)
         return Check("leases", "none overdue")
 
+    async def waits(self) -> Check:
+        ids = await self.list_keys("HSCAN", "hold") | await self.list_keys("ZSCAN", "held_until")
+        counts = [0, 0, 0, 0]
+        ordered = sorted(ids)
+        for first in range(0, len(ordered), WAITS_BATCH):
+            part = ordered[first : first + WAITS_BATCH]
+            found = await self.database.run("torn_waits", *part)
+            counts = [sum(pair) for pair in zip(counts, found, strict=True)]
+        return judge_waits(*counts)
+
+    async def list_keys(self, command: str, key: str) -> set[bytes]:
+        """Returns the fields of a hash, or the members of a sorted set."""
+        found: set[bytes] = set()
+        cursor = b"0"
+        while True:
+            cursor, flat = await self.database.ask(command, key, cursor, "COUNT", WAITS_BATCH)
+            found.update(flat[::2])
+            if cursor == b"0":
+                return found
+
     async def stale_exports(self, now: Moment) -> Check:
         stale = [
             name for name, each in (await self.export.cursors()).items()
-            if each.advanced_at < now - STALE_EXPORT
+            if each.advanced_at < now - STALE_EXPORT_MICROS
         ]  # fmt: skip
         if stale:
             return Check("exports", f"no progress for a day: {', '.join(stale)}", False)

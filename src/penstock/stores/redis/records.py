@@ -8,7 +8,7 @@ from penstock.errors import Archived
 from penstock.model.activity import Heading, HeldLease
 from penstock.model.changes import Horizon
 from penstock.model.message import Flag, Moment, Record, State
-from penstock.model.scan import Position, Scan, ScanHead, ScanPage, Source
+from penstock.model.search import Position, Scan, ScanHead, ScanPage, Source
 from penstock.model.store_types import Answer, Diagnosis, Query
 from penstock.rules.settlements import make_seen_key
 from penstock.stores.redis.codec import (

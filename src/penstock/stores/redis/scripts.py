@@ -18,7 +18,7 @@ DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 READS = frozenset({
     "awaited_results", "census", "depths", "diagnose", "documents", "dump", "edges", "explain",
     "feed", "find", "find_aging", "find_dead", "get", "headings", "heads", "leases", "peek",
-    "result", "scan", "seen", "signals", "steps", "wait_facts", "waiting_since",
+    "result", "scan", "seen", "signals", "steps", "wait_facts", "waiting_since", "torn_waits",
 })  # fmt: skip
 
 

@@ -99,7 +99,7 @@ class RedisStore:
         self.forget_steps = waiting.forget_steps
         self.signal = waiting.signal
         self.signals = waiting.signals
-        self.look = waiting.look
+        self.resume_held = waiting.resume_held
         self.nudge_missed = waiting.nudge_missed
         self.end_held = waiting.end_held
         self.holds = waiting.holds
@@ -219,7 +219,7 @@ async def exists(url: str) -> bool:
 
 def refuse_newer(schema: int, where: str) -> None:
     if schema > SCHEMA:
-        raise StoreTooNew(f"{where}: schema {schema} is newer than {SCHEMA}; upgrade penstock")
+        raise StoreTooNew(f"{where}: schema {schema} is newer than {SCHEMA}; upgrade Penstock")
 
 
 async def refuse_unfit(address: RedisDsn) -> None:

@@ -9,11 +9,11 @@ from penstock.errors import ChildRefused, IdempotencyConflict
 from penstock.model.message import MICROS_PER_SECOND, After, State, Verb
 from penstock.model.store_types import Answer, AnswerKind, Entry, Published
 from penstock.model.waiting import (
-    MAX_LOOK_BATCH,
+    MAX_RESUME_BATCH,
     Edge,
     HeldEnd,
     Hold,
-    Looked,
+    ResumeResult,
     SignalAnswer,
     SignalDraft,
     StepKind,
@@ -137,11 +137,11 @@ class RedisWaiting:
             for number, text in zip(found[::2], found[1::2], strict=True)
         ]
 
-    async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
-        seen, resumed, now, next_at, more = await self.database.run("look", limit)
-        return Looked(seen, resumed, int(now), decode_moment(next_at), bool(more))
+    async def resume_held(self, limit: int = MAX_RESUME_BATCH) -> ResumeResult:
+        seen, resumed, now, next_at, more = await self.database.run("resume_held", limit)
+        return ResumeResult(seen, resumed, int(now), decode_moment(next_at), bool(more))
 
-    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_RESUME_BATCH) -> int | None:
         """Does nothing: scripts run one after the other, so none is missed."""
         return None
 

@@ -1,30 +1,36 @@
 """The interface of an SQL engine: its database, fast statements and hot verbs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar
+from __future__ import annotations
 
-from penstock.model.copies import StoreDump
-from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
-from penstock.model.message import HistoryRow, Moment
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
 from penstock.model.store_types import (
-    Claim,
-    Claimed,
     Completion,
-    Cursor,
-    Entry,
     Extension,
-    Feed,
-    Firing,
-    Lock,
-    Move,
-    Pruned,
-    Published,
-    Retention,
 )
-from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
-from penstock.store import Capabilities, Check
-from penstock.stores.sql.caller_transaction import Inside
-from penstock.stores.sql.documents import Work
+
+if TYPE_CHECKING:
+    from penstock.model.copies import StoreDump
+    from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
+    from penstock.model.message import HistoryRow, Moment
+    from penstock.model.store_types import (
+        Claim,
+        Claimed,
+        Cursor,
+        Entry,
+        Feed,
+        Firing,
+        Lock,
+        Move,
+        Pruned,
+        Published,
+        Retention,
+    )
+    from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
+    from penstock.store import Capabilities, Check
+    from penstock.stores.sql.caller_transaction import Inside
+    from penstock.stores.sql.documents import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,7 +1,5 @@
 """Stores scopes, queues, schedules and workers."""
 
-import secrets
-
 from penstock.errors import SlugConflict
 from penstock.model.message import Moment
 from penstock.model.queue import (
@@ -32,6 +30,8 @@ async def create_defaults(tx: SqlTransaction) -> None:
     if default is None:
         default = await create_scope(tx, "default", "default")
         await create_queue(tx, default.id, "default", QueueSettings())
+        import secrets
+
         await tx.run("fact_set", name="secret", value=secrets.token_hex(32))
     if await queue(tx, "default", "default", CALLBACK) is None:
         await create_queue(tx, default.id, CALLBACK, CALLBACK_SETTINGS)

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from penstock.model.changes import Horizon
-from penstock.model.scan import Position, Scan, ScanHead, ScanPage, Source
+from penstock.model.search import Position, Scan, ScanHead, ScanPage, Source
 from penstock.stores.sql.transaction import SqlTransaction
 
-# One page asks at most so many queues.
+# Queues that one page reads at most.
 MAX_QUEUES = 100
 BIGGEST = 2**62
 # Ready messages are read in ascending order, the others in descending order.

@@ -168,13 +168,13 @@ async def apply(tx: SqlTransaction, move: Move, row: Any) -> None:
         await finalize(
             tx,
             ticket.id,
-            keep_lasting_flags(clear_told_flag(held.flags, move.state)),
+            keep_lasting_flags(clear_announced_flag(held.flags, move.state)),
             move.state,
             move.reason,
         )
 
 
-def clear_told_flag(flags: int, state: State) -> int:
+def clear_announced_flag(flags: int, state: State) -> int:
     """Clears the flag so that a dead letter that stays dead is not announced twice."""
     stays = flags & Flag.FROM_DEAD and state is State.DEAD
     return flags & ~Flag.CALLBACK if stays else flags

@@ -289,11 +289,31 @@ ORDER BY number, awaited_id;
 SELECT r.id, r.body FROM penstock_edge AS e JOIN penstock_result AS r ON r.id = e.awaited_id
 WHERE e.held_id = :id;
 -- name: torn_waits
--- Held messages without a hold, and holds without a held message.
+-- Held messages without a hold, holds without a held message, and holds that are over, or have an
+-- end that is not noted yet, and that no nudge announces.
 SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
             SELECT 1 FROM penstock_hold AS h WHERE h.held_id = s.id)),
        (SELECT count(*) FROM penstock_hold AS h WHERE NOT EXISTS (
             SELECT 1 FROM penstock_scheduled AS s WHERE s.id = h.held_id)),
+       (SELECT count(*) FROM penstock_hold AS h
+        WHERE h.kind = 'after' AND h.policy <> 'decision'
+          AND NOT EXISTS (SELECT 1 FROM penstock_nudge AS n WHERE n.held_id = h.held_id)
+          AND (h.policy <> 'any' AND NOT EXISTS (
+                SELECT 1 FROM penstock_edge AS e
+                WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL)
+            OR h.policy = 'all' AND EXISTS (
+                SELECT 1 FROM penstock_edge AS e
+                WHERE e.held_id = h.held_id AND e.number = h.number AND e.state <> 'completed')
+            OR h.policy = 'any' AND h.need <= (
+                SELECT count(*) FROM penstock_edge AS e
+                WHERE e.held_id = h.held_id AND e.number = h.number AND e.state = 'completed')
+            OR EXISTS (
+                SELECT 1 FROM penstock_edge AS e
+                WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL AND (
+                    EXISTS (SELECT 1 FROM penstock_history AS r
+                            WHERE r.id = e.awaited_id AND r.final)
+                    OR h.on_dead = 'settle' AND EXISTS (
+                        SELECT 1 FROM penstock_dead AS d WHERE d.id = e.awaited_id))))),
        (SELECT count(*) FROM penstock_hold);
 -- name: drop_hold
 DELETE FROM penstock_hold WHERE held_id = :held_id AND place = :place;

@@ -20,7 +20,7 @@ from penstock.model.waiting import (
     WaitFacts,
 )
 from penstock.rules.live_events import make_signal_document
-from penstock.stores.sql import documents, look
+from penstock.stores.sql import documents, resume
 from penstock.stores.sql.settle import explain, find_state
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
@@ -173,7 +173,7 @@ async def resume_signalled(tx: SqlTransaction, draft: SignalDraft) -> bool:
     tickets = [Ticket(*row) for row in await tx.all("held_tickets", ids=tx.encode_ids([draft.id]))]
     if any(ticket.flags & Flag.KEYED for ticket in tickets):
         return False
-    await look.resume(tx, tickets)
+    await resume.resume_tickets(tx, tickets)
     return bool(tickets)
 
 

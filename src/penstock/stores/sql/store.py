@@ -1,46 +1,47 @@
 """The store of the SQL engines. Cold verbs run a function of a verb module in a transaction."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
-from penstock.model.activity import HeldLease
-from penstock.model.changes import Horizon
-from penstock.model.copies import CopyCursor, StoreDump
-from penstock.model.documents import AuditEntry, Document
-from penstock.model.message import NEVER, Moment, Record
-from penstock.model.queue import Queue, QueueState, Schedule, Scope
-from penstock.model.scan import Scan, ScanPage
-from penstock.model.settings import QueueSettings
-from penstock.model.store_types import (
-    AgentRun,
-    Answer,
-    Cursor,
-    Diagnosis,
-    Exported,
-    Mark,
-    Query,
-    Tally,
-    WorkerInfo,
-)
-from penstock.model.topology import TopologyChange
+from penstock.model.message import NEVER
 from penstock.stores.notifier import WorkNotifier, wait_for_work
 from penstock.stores.sql import (
-    copying,
     documents,
     export,
     messages,
     queues,
     records,
-    search,
-    topology,
     upkeep,
 )
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.dialect import Database, Dialect
-from penstock.stores.sql.documents import Work, with_audit
+from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.wait_verbs import WaitVerbs
 
 if TYPE_CHECKING:
+    from penstock.model.activity import HeldLease
+    from penstock.model.changes import Horizon
+    from penstock.model.copies import CopyCursor, StoreDump
+    from penstock.model.documents import AuditEntry, Document
+    from penstock.model.message import Moment, Record
+    from penstock.model.queue import Queue, QueueState, Schedule, Scope
+    from penstock.model.search import Scan, ScanPage
+    from penstock.model.settings import QueueSettings
+    from penstock.model.store_types import (
+        AgentRun,
+        Answer,
+        Cursor,
+        Diagnosis,
+        Exported,
+        Mark,
+        Query,
+        Tally,
+        WorkerInfo,
+    )
+    from penstock.model.topology import TopologyChange
+    from penstock.stores.sql.documents import Work
     from penstock.stores.sql.server_verbs import ServerVerbs
     from penstock.stores.sqlite.verbs import SqliteVerbs
 
@@ -57,7 +58,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     """Implements `penstock.store.Store` over an engine's database, notifier and dialect."""
 
     def __init__(
-        self, database: DatabaseT, notifier: NotifierT, dialect: DialectT, hot: "HotVerbs"
+        self, database: DatabaseT, notifier: NotifierT, dialect: DialectT, hot: HotVerbs
     ) -> None:
         self.database = database
         self.notifier = notifier
@@ -116,7 +117,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.wait_facts = waits.wait_facts
         self.forget_steps = waits.forget_steps
         self.signal = waits.signal
-        self.look = waits.look
+        self.resume_held = waits.resume_held
         self.nudge_missed = waits.nudge_missed
         self.end_held = waits.end_held
         self.holds = waits.holds
@@ -221,6 +222,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def apply(self, change: TopologyChange) -> None:
         for settings in change.settings:
             await self.prepare(settings)
+        from penstock.stores.sql import topology
+
         await self.change(topology.apply, change)
 
     async def get(self, id: int) -> Record | None:
@@ -245,9 +248,13 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.write(messages.expire_dead, queue_id, before, limit)
 
     async def scan(self, scan: Scan) -> ScanPage:
+        from penstock.stores.sql import search
+
         return await self.database.read(search.scan, scan)
 
     async def horizon(self) -> Horizon:
+        from penstock.stores.sql import search
+
         return await self.database.read(search.horizon)
 
     async def get_many(self, ids: Sequence[int]) -> list[Record]:
@@ -331,7 +338,11 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.look(export.cursors)
 
     async def count_waits(self) -> int:
+        from penstock.stores.sql import copying
+
         return await self.database.read(copying.count_waits)
 
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
+        from penstock.stores.sql import copying
+
         return await self.database.read(copying.dump, cursor, limit)

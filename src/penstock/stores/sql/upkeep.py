@@ -200,13 +200,13 @@ async def dead_counts(tx: SqlTransaction) -> dict[int, int]:
     return dict(await tx.all("dead_counts"))
 
 
-STALE_EXPORT = 86_400_000_000
-OVERDUE = 60_000_000
+STALE_EXPORT_MICROS = 86_400_000_000
+OVERDUE_MICROS = 60_000_000
 
 
 async def check_leases(tx: SqlTransaction) -> Check:
     """Overdue leases mean that no reclaimer runs: one reclaims within seconds."""
-    overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
+    overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE_MICROS, limit=1_000))
     if overdue:
         return Check("leases", f"{overdue} expired over a minute ago; is a worker running?", False)
     return Check("leases", "none overdue")
@@ -214,7 +214,7 @@ async def check_leases(tx: SqlTransaction) -> Check:
 
 async def check_exports(tx: SqlTransaction) -> Check:
     rows = await tx.all("cursors")
-    stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT]
+    stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT_MICROS]
     if stale:
         return Check("exports", f"no progress for a day: {', '.join(stale)}", False)
     return Check("exports", "none behind")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from penstock.model.store_types import Answer
 from penstock.model.waiting import (
-    MAX_LOOK_BATCH,
+    MAX_RESUME_BATCH,
     Edge,
     HeldEnd,
-    Looked,
+    ResumeResult,
     SignalAnswer,
     SignalDraft,
     StepRecord,
@@ -16,7 +16,7 @@ from penstock.model.waiting import (
     Wait,
     WaitFacts,
 )
-from penstock.stores.sql import look, steps, waiting
+from penstock.stores.sql import resume, steps, waiting
 from penstock.stores.sql.dialect import Database
 from penstock.stores.sql.documents import with_audit
 
@@ -43,16 +43,16 @@ class WaitVerbs:
             return answer
         return await self.database.write(steps.signal, draft)
 
-    async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
+    async def resume_held(self, limit: int = MAX_RESUME_BATCH) -> ResumeResult:
         now, nudged, next_at = await self.hot.look_when()
         if not nudged and (next_at is None or next_at > now):
-            return Looked(0, 0, now, next_at)
-        return await self.database.write(look.look, limit)
+            return ResumeResult(0, 0, now, next_at)
+        return await self.database.write(resume.resume_held, limit)
 
-    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
-        if not await self.database.look(look.has_afters, after):
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_RESUME_BATCH) -> int | None:
+        if not await self.database.look(resume.has_afters, after):
             return None
-        return await self.database.write(look.nudge_missed, after, limit)
+        return await self.database.write(resume.nudge_missed, after, limit)
 
     async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
         return await self.database.write(with_audit(waiting.end_held), items)

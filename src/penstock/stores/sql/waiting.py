@@ -163,9 +163,15 @@ async def holds(tx: SqlTransaction, ids: Sequence[int]) -> list[StoredHold]:
 
 
 async def check_waits(tx: SqlTransaction) -> Check:
-    """A message that waits has a hold, and a hold has a message: they are written together."""
-    unheld, orphans, holds = await tx.one("torn_waits")
-    if unheld or orphans:
-        text = f"{unheld} waiting messages without a hold, {orphans} holds without a message"
-        return Check("waits", f"{text}; please report this", False)
+    """Counts what is not written together: waiting messages, their holds, ends and nudges."""
+    return judge_waits(*(await tx.one("torn_waits") or (0, 0, 0, 0)))
+
+
+def judge_waits(unheld: int, orphans: int, missed: int, holds: int) -> Check:
+    if unheld or orphans or missed:
+        text = (
+            f"{unheld} waiting messages without a hold, {orphans} holds without a message,"
+            f" {missed} waiting messages that missed an end"
+        )
+        return Check("waits", f"{text}; please report this if it lasts a minute", False)
     return Check("waits", f"{holds} holds")

@@ -1,6 +1,5 @@
 """Opens connections, migrates and checks the schema, and translates SQLite's errors."""
 
-import secrets
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -137,7 +136,7 @@ def refuse_newer(db: sqlite3.Connection) -> None:
     """Raises if a newer process has migrated the file while this one runs."""
     if (floor := read_floor(db)) > SCHEMA:
         raise StoreTooNew(
-            f"a newer penstock upgraded the file to schema {floor}, this process supports"
+            f"a newer Penstock upgraded the file to schema {floor}, this process supports"
             f" {SCHEMA}; upgrade and restart it"
         )
 
@@ -194,6 +193,8 @@ def read_boot_id() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()
     except OSError:
+        import secrets
+
         return secrets.token_hex(16)
 
 

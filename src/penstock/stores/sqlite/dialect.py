@@ -1,29 +1,37 @@
 """SQLite's own statements. Claims and agents read first and write only if there is work."""
 
+from __future__ import annotations
+
 import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.errors import InvalidInput
-from penstock.model.copies import StoreCounters, StoreDump
-from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
-from penstock.model.message import HistoryRow, Moment
-from penstock.model.store_types import Claim, Claimed, Cursor, Feed, Firing, Pruned, Retention
-from penstock.store import Check
-from penstock.stores.sql import copying, export, upkeep
-from penstock.stores.sql.copying import Rows
+from penstock.model.heads import FeedDigest
+from penstock.model.store_types import Cursor, Feed
+from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.documents import with_audit
-from penstock.stores.sql.heads import make_first_runs, make_head_feed
+from penstock.stores.sql.export import make_first_runs, make_head_feed
 from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sqlite import claim as claiming
-from penstock.stores.sqlite import health
-from penstock.stores.sqlite.database import SqliteDatabase
-from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
+from penstock.stores.sqlite.transaction import SQL
 from penstock.stores.sqlite.verbs import find_any_ready
 
 decode_numbers = msgspec.json.Decoder(list[int]).decode
+
+
+if TYPE_CHECKING:
+    from penstock.model.copies import StoreCounters, StoreDump
+    from penstock.model.heads import DigestBounds, HeadFeed
+    from penstock.model.message import HistoryRow, Moment
+    from penstock.model.store_types import Claim, Claimed, Firing, Pruned, Retention
+    from penstock.store import Check
+    from penstock.stores.sql.copying import Rows
+    from penstock.stores.sqlite.database import SqliteDatabase
+    from penstock.stores.sqlite.transaction import SqliteTransaction
 
 
 class SqliteDialect:
@@ -70,6 +78,8 @@ class SqliteDialect:
         await self.database.write(build_type_index)
 
     async def examine(self) -> list[Check]:
+        from penstock.stores.sqlite import health
+
         database = self.database
         durability = database.capabilities.durability
         return await database.read(health.examine, database.files, durability)
@@ -190,6 +200,8 @@ async def copy_to(tx: SqliteTransaction, path: str) -> None:
 
 
 async def restore(tx: SqliteTransaction, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+    from penstock.stores.sql import copying
+
     await raise_counters(tx, page.counters)
     return await copying.restore(tx, insert, page, queue_ids)
 

@@ -11,7 +11,7 @@ from penstock.errors import StoreFull, StoreUnusable
 
 MIN_VERSION = (3, 38, 0)
 BALLAST = 16 * 1_048_576
-LOW_WATER = 16 * 1_048_576
+RESERVE_BYTES = 16 * 1_048_576
 # A body is written to the -wal file and to the database.
 WRITE_AMPLIFICATION = 2
 IDENTITY_CHECK_INTERVAL_S = 1.0
@@ -43,7 +43,7 @@ class StoreFiles:
         """Creates the file with mode 0600; raises StoreUnusable if it cannot be used."""
         if sqlite3.sqlite_version_info < MIN_VERSION:
             raise StoreUnusable(
-                f"SQLite {sqlite3.sqlite_version} is too old; penstock needs 3.38 or newer"
+                f"SQLite {sqlite3.sqlite_version} is too old; Penstock needs 3.38 or newer"
             )
         directory = os.path.dirname(self.path) or "."
         if not os.path.isdir(directory):
@@ -115,10 +115,10 @@ class StoreFiles:
         if self.room > 0 and time.monotonic() - self.room_checked < 1.0:
             return
         free = self.free_bytes()
-        self.room = free - LOW_WATER - WRITE_AMPLIFICATION * wanted
+        self.room = free - RESERVE_BYTES - WRITE_AMPLIFICATION * wanted
         if self.room < 0:
             raise StoreFull(
-                f"less than {LOW_WATER >> 20} MB would be left on the disk of {self.path!r}:"
+                f"less than {RESERVE_BYTES >> 20} MB would be left on the disk of {self.path!r}:"
                 " publishing is stopped, settling continues; free some space"
             )
         self.room_checked = time.monotonic()
@@ -133,7 +133,7 @@ class StoreFiles:
 
     def load_ballast(self) -> None:
         """Reserves disk space for settling when the disk is full."""
-        if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST + LOW_WATER:
+        if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST + RESERVE_BYTES:
             return
         file = os.open(self.ballast, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

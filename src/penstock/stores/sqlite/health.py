@@ -6,7 +6,7 @@ from penstock.store import Check, Durability
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.waiting import check_waits
 from penstock.stores.sqlite.connection import SCHEMA, read_floor
-from penstock.stores.sqlite.files import LOW_WATER, StoreFiles
+from penstock.stores.sqlite.files import RESERVE_BYTES, StoreFiles
 from penstock.stores.sqlite.transaction import SqliteTransaction
 
 
@@ -46,7 +46,7 @@ def check_integrity(tx: SqliteTransaction) -> Check:
 def check_room(files: StoreFiles) -> Check:
     left = files.free_bytes()
     text = f"{left >> 20} MB left, ballast {'ready' if os.path.exists(files.ballast) else 'gone'}"
-    return Check("disk", text, left >= 2 * LOW_WATER)
+    return Check("disk", text, left >= 2 * RESERVE_BYTES)
 
 
 def check_modes(files: StoreFiles) -> Check:

@@ -21,19 +21,21 @@ class SocketNotifier(Waiters):
 
     def __init__(self, path: str | None) -> None:
         super().__init__()
-        self.file = self.watch = -1
+        self.file = -1
+        self.path = path
+        # None until the first wait: most commands wait for nothing, and closing it takes long.
+        self.watch: int | None = None if path else -1
         self.loop: asyncio.AbstractEventLoop | None = None
         # Finds commits that are not announced, such as those of callers' transactions.
         self.watcher: CommitWatcher | None = None
         if path is not None:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self.file, b"!", 0)
-            self.watch = open_watch(path)
 
     @property
     def longest_wait(self) -> float:
         """The longest time a waiter sleeps before it polls, in seconds."""
-        return 1.0 if self.file < 0 or self.watch >= 0 else 0.02
+        return 1.0 if self.file < 0 or self.begin_watch() >= 0 else 0.02
 
     def ring(self) -> None:
         """Notifies the other processes."""
@@ -43,10 +45,18 @@ class SocketNotifier(Waiters):
     def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
         """Returns a future that ends when one of the queues may have work."""
         loop = asyncio.get_running_loop()
-        if self.watch >= 0 and self.loop is not loop:
+        if self.loop is not loop and (watch := self.begin_watch()) >= 0:
             self.loop = loop
-            loop.add_reader(self.watch, self._handle_wakeup)
+            loop.add_reader(watch, self._handle_wakeup)
         return super().wait(queue_ids)
+
+    def begin_watch(self) -> int:
+        """Opens the watch when it is first needed."""
+        if self.watch is None:
+            self.watch = -1 if self.path is None else open_watch(self.path)
+            # Notices before it were not heard, so a claim before it may have missed work.
+            self.wakes += 1
+        return self.watch
 
     def listen(self) -> None:
         if self.watcher is not None:
@@ -54,16 +64,16 @@ class SocketNotifier(Waiters):
 
     def close(self) -> None:
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.remove_reader(self.watch)
+            self.loop.remove_reader(self.begin_watch())
         self.wake(None)
         for file in (self.file, self.watch):
-            if file >= 0:
+            if file is not None and file >= 0:
                 os.close(file)
         self.file = self.watch = -1
 
     def _handle_wakeup(self) -> None:
         try:
-            os.read(self.watch, 64 * WATCH)
+            os.read(self.begin_watch(), 64 * WATCH)
         except BlockingIOError:
             return
         self.wake(None)
@@ -85,7 +95,7 @@ def open_watch(path: str) -> int:
 
 IN_MODIFY, IN_ONESHOT = 0x2, 0x80000000
 # A commit reaches the -wal file before it is visible, so check again after these delays.
-LADDER = (0.0003, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
+CHECK_DELAYS_S = (0.0003, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 
 
 class CommitWatcher:
@@ -109,13 +119,21 @@ class CommitWatcher:
         self.armed = False
         self.timer: asyncio.TimerHandle | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-        self.file = -1
-        if self.libc is not None:
-            self.file = self.libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+        self.libc: ctypes.CDLL | None = None
+        # None until there is a waiter.
+        self.file: int | None = None
+
+    def open(self) -> int:
+        if sys.platform != "linux":
+            return -1
+        self.libc = ctypes.CDLL(None)
+        descriptor: int = self.libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+        return descriptor
 
     def begin(self) -> None:
         """Starts watching when the first waiter arrives."""
+        if self.file is None:
+            self.file = self.open()
         if self.file < 0 or self.armed or self.timer is not None:
             return
         if self.loop is None:
@@ -140,10 +158,11 @@ class CommitWatcher:
         return True
 
     def handle_change(self) -> None:
+        assert self.file is not None
         os.read(self.file, 4_096)
         if self.armed:
             self.armed = False
-            self.poll_again(iter(LADDER))
+            self.poll_again(iter(CHECK_DELAYS_S))
 
     def poll_again(self, steps: Iterator[float]) -> None:
         self.timer = None
@@ -157,8 +176,8 @@ class CommitWatcher:
     def close(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.remove_reader(self.file)
-        if self.file >= 0:
+        if self.file is not None and self.file >= 0:
+            if self.loop is not None and not self.loop.is_closed():
+                self.loop.remove_reader(self.file)
             os.close(self.file)
-            self.file = -1
+        self.file = -1

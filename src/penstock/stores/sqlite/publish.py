@@ -20,7 +20,7 @@ from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 
 ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Few distinct sizes, so that all statements stay in the statement cache.
-CHUNKS = (256, 64, 16, 4, 1)
+CHUNKS = (500, 100, 20, 4, 1)
 BODY = 7
 # Entries with other flags have keys or holds, which are written one by one.
 SET_FLAGS = (0, Flag.AWAITED)
@@ -99,23 +99,35 @@ def publish_plain(
     tx: SqliteTransaction, entries: Sequence[Entry], flags: int = 0
 ) -> list[Published]:
     if isinstance(entries, UniformBatch):
-        last, headings = insert_uniform(tx, entries), [entries.heading]
-    else:
-        last, headings = insert_each(tx, entries), list(entries)
+        return publish_uniform(tx, entries, flags)
+    last = insert_each(tx, entries)
     first = last - len(entries) + 1
     span = {"first": first, "last": last, "now": tx.now, "flags": flags}
     tx.execute("publish_ready", span)
-    if any(heading.delay or heading.run_at for heading in headings):
+    if any(entry.delay or entry.run_at for entry in entries):
         tx.execute("publish_scheduled", span)
-    tx.woken.update(heading.queue_id for heading in headings)
+    tx.woken.update(entry.queue_id for entry in entries)
     return list(map(Published, range(first, last + 1)))
 
 
-def insert_uniform(tx: SqliteTransaction, batch: UniformBatch) -> int:
-    """Binds shared values once, since binding is most of the cost. Returns the last id."""
+def publish_uniform(tx: SqliteTransaction, batch: UniformBatch, flags: int) -> list[Published]:
     row = make_row(batch.heading, tx.now)
+    last = insert_uniform(tx, row, batch.bodies)
+    first = last - len(batch) + 1
+    queue_id, kind, _, rank, now, run_at, expires_at, _, _ = row
+    span = {"first": first, "last": last, "flags": flags}
+    if run_at is None:
+        ticket = {"queue_id": queue_id, "rank": rank, "type": kind, "expires_at": expires_at}
+        tx.execute("publish_ready_uniform", span | ticket)
+    else:
+        tx.execute("publish_scheduled", span | {"now": now})
+    tx.woken.add(batch.heading.queue_id)
+    return list(map(Published, range(first, last + 1)))
+
+
+def insert_uniform(tx: SqliteTransaction, row: tuple[object, ...], bodies: list[bytes]) -> int:
+    """Binds shared values once, since binding is most of the cost. Returns the last id."""
     shared = [*row[:BODY], *row[BODY + 1 :]]
-    bodies = batch.bodies
     start = last = 0
     for size in CHUNKS:
         while len(bodies) - start >= size:

@@ -10,6 +10,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
 FROM penstock_message WHERE id BETWEEN :first AND :last AND ifnull(run_at, 0) <= :now;
+-- name: publish_ready_uniform
+-- The messages of a uniform batch that are ready at once: their rows are not read again.
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT :queue_id, :rank, id, :type, 0, 0, ifnull(:expires_at, 9007199254740991), :flags
+FROM penstock_message WHERE id BETWEEN :first AND :last;
 -- name: publish_scheduled
 INSERT INTO penstock_scheduled
     (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)

@@ -1,9 +1,10 @@
 """One transaction on one sqlite3 connection; it never suspends."""
 
-import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
+
+import msgspec
 
 from penstock.model.message import Moment
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
@@ -41,4 +42,4 @@ class SqliteTransaction(SqlTransaction):
         """Does nothing: SQLite has one writer at a time."""
 
     def encode_ids(self, numbers: Sequence[int]) -> str:
-        return json.dumps(numbers)
+        return msgspec.json.encode(numbers).decode()

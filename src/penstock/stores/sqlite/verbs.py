@@ -33,7 +33,7 @@ from penstock.model.waiting import (
     StepSaved,
     StoredSignal,
 )
-from penstock.stores.sql import look, messages, queues, records, steps, upkeep
+from penstock.stores.sql import messages, queues, records, resume, steps, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
@@ -53,6 +53,7 @@ encode = msgspec.json.Encoder().encode
 class SqliteVerbs:
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
+        self.rivals = RivalWriters()
 
     def write(
         self, order: int, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
@@ -203,22 +204,46 @@ class SqliteVerbs:
         entries = list_change_entries(change)
         if entries and self.database.files is not None:
             self.database.files.check_room(publish.count_body_bytes(entries))
-        return await self.database.write(advance_timed, change, acting.get())
+        if not change.items:
+            return await self.database.write(advance, change, publish.publish_atomic, acting.get())
+        changed = await self.database.write(advance_timed, change, acting.get(), self.rivals)
+        if changed is None or not changed.held:
+            return changed
+        return replace(changed, commit=self.database.writing.commit_time)
+
+
+class RivalWriters:
+    """Notices whether anything else was written between two changes with items."""
+
+    def __init__(self) -> None:
+        # What other connections and this one had written after the last change.
+        self.seen = (-1, -1)
+
+    def have_written(self, db: sqlite3.Connection) -> bool:
+        return self.look(db) != self.seen
+
+    def forget(self, db: sqlite3.Connection) -> None:
+        self.seen = self.look(db)
+
+    def look(self, db: sqlite3.Connection) -> tuple[int, int]:
+        version: int = db.execute("PRAGMA data_version").fetchone()[0]
+        return version, db.total_changes
 
 
 async def advance_timed(
-    tx: SqliteTransaction, change: Change, act: AuditEntry | None
+    tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: RivalWriters
 ) -> Changed | None:
-    began = monotonic()
+    began, are_waiting = monotonic(), rivals.have_written(tx.db)
     changed = await advance(tx, change, publish.publish_atomic, act)
-    if changed is None or not change.items:
+    rivals.forget(tx.db)
+    if changed is None or not are_waiting:
         return changed
     return replace(changed, held=monotonic() - began)
 
 
 async def find_look(tx: SqliteTransaction) -> tuple[bool, Moment | None]:
     nudged = await tx.one("nudged", limit=1) is not None
-    return nudged, await look.find_next_due(tx)
+    return nudged, await resume.find_next_due(tx)
 
 
 async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:

@@ -85,7 +85,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[SqliteTransaction, P], Coroutine[Any, Any, T]]
 MAX_BATCH = 1_000
-SYNC_WITHIN = 0.5
+MAX_SYNC_DELAY_S = 0.5
 
 # Settles before claims, so that a batch frees room first; reclaims last, so that live workers
 # have extended their leases.
@@ -122,6 +122,8 @@ class Applier:
         self.path = path
         self.clock = clock
         self.files = files
+        # Seconds that the last commit took.
+        self.commit_time = 0.0
 
     def apply(self, jobs: list[WriteJob]) -> tuple[list[WriteOutcome], set[int]]:
         """Returns the outcomes and the queues to wake."""
@@ -156,7 +158,9 @@ class Applier:
             refuse_newer(self.db)
             tx = SqliteTransaction(self.db, self.clock())
             outcomes = [WriteOutcome(job.future, job.run(tx)) for job in jobs]
+            began = time.monotonic()
             self.db.execute("COMMIT")
+            self.commit_time = time.monotonic() - began
         except BaseException as error:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -281,7 +285,7 @@ class ThreadWriter:
         if woken:
             self.notifier.ring()
         if self.sync is not None and self.sync_at is None:
-            self.sync_at = time.monotonic() + SYNC_WITHIN
+            self.sync_at = time.monotonic() + MAX_SYNC_DELAY_S
         self.sync_if_due()
 
     def deliver(self, outcomes: list[WriteOutcome], woken: set[int]) -> None:

@@ -93,7 +93,7 @@ local function resume(t)
     if has(t.flags, KEYED) and not is_head(t) then get_in_line(t, t.id) else put_ready(t) end
 end
 
-local function look_at(id)
+local function check_holds(id)
     local text = call('HGET', ticket, id)
     local t = text and ticket_of(id, text)
     if not t or not has(t.flags, HELD) or not is_scheduled(t) then
@@ -122,7 +122,7 @@ local function look_at(id)
 end
 
 local resumed = 0
-for _, id in ipairs(asked) do resumed = resumed + look_at(id) end
+for _, id in ipairs(asked) do resumed = resumed + check_holds(id) end
 if #read > 0 then in_parts(read, 'ZREM', nudge) end
 local next_at = call('ZRANGE', held_until, 0, 0, 'WITHSCORES')[2] or ''
 if next_at == NEVER then next_at = '' end

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.model.message import Flag, Moment, State, Verb
-from penstock.model.waiting import Looked, StoredHold
+from penstock.model.waiting import ResumeResult, StoredHold
 from penstock.rules.waiting import decide_after, waits_for_all
 from penstock.stores.sql import keys
 from penstock.stores.sql.records import make_message
@@ -21,17 +21,17 @@ NUDGES_PER_LOOK = 5_000
 SETTLED = 0
 
 
-async def look(tx: SqlTransaction, limit: int) -> Looked:
+async def resume_held(tx: SqlTransaction, limit: int) -> ResumeResult:
     """Looks at held messages that were nudged or are due; resumes those without a hold left."""
     asked = await find_asked(tx, limit)
     ids = await tx.try_hold(asked)
     if not ids:
-        return Looked(0, 0, tx.now, await find_next_due(tx))
+        return ResumeResult(0, 0, tx.now, await find_next_due(tx))
     encoded = tx.encode_ids(ids)
     # Read before the facts: what a nudge announces was committed with it.
     nudges = await tx.all("nudges_of", ids=encoded)
     tickets = {row[2]: Ticket(*row) for row in await tx.all("held_tickets", ids=encoded)}
-    resumed = await look_at(tx, tickets, nudges) if tickets else 0
+    resumed = await check_holds(tx, tickets, nudges) if tickets else 0
     # A ticket that another transaction has locked is looked at again.
     locked = await find_locked(tx, set(ids) - tickets.keys())
     gone = [id for id, held_id, _ in nudges if held_id not in locked]
@@ -39,7 +39,7 @@ async def look(tx: SqlTransaction, limit: int) -> Looked:
         await tx.run("drop_nudges", ids=tx.encode_ids(gone))
     if orphans := sorted(set(ids) - tickets.keys() - locked):
         await tx.run("drop_holds", ids=tx.encode_ids(orphans))
-    return Looked(len(ids), resumed, tx.now, await find_next_due(tx), len(asked) >= limit)
+    return ResumeResult(len(ids), resumed, tx.now, await find_next_due(tx), len(asked) >= limit)
 
 
 async def has_afters(tx: SqlTransaction, after: int) -> bool:
@@ -79,7 +79,7 @@ async def find_locked(tx: SqlTransaction, ids: set[int]) -> set[int]:
     return {id for (id,) in await tx.all("held_among", ids=tx.encode_ids(sorted(ids)))}
 
 
-async def look_at(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequence[Any]) -> int:
+async def check_holds(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequence[Any]) -> int:
     ids = sorted(tickets)
     holds: dict[int, list[StoredHold]] = defaultdict(list)
     for row in await tx.all("holds_of", ids=tx.encode_ids(ids)):
@@ -95,7 +95,7 @@ async def look_at(tx: SqlTransaction, tickets: dict[int, Ticket], nudges: Sequen
             free.append(tickets[id])
         else:
             await keep_holding(tx, holds[id], verdicts)
-    await resume(tx, free)
+    await resume_tickets(tx, free)
     return len(free)
 
 
@@ -206,7 +206,7 @@ async def keep_holding(
         await tx.run("reschedule_held", id=over[0].held_id, due_at=due_at)
 
 
-async def resume(tx: SqlTransaction, tickets: Sequence[Ticket]) -> None:
+async def resume_tickets(tx: SqlTransaction, tickets: Sequence[Ticket]) -> None:
     """Makes the messages ready. One with an ordering key that is not its turn gets in line."""
     if not tickets:
         return
