@@ -1,13 +1,16 @@
 """Runs coroutines for sync callers on a background event loop. Safe after a fork."""
 
-import asyncio
+from __future__ import annotations
+
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import InvalidState
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ class Portal:
                 "this call would block the running event loop; await its async variant instead"
                 " (aenqueue, apublish, aresult, astatus, acancel, asetup, aclose ...)"
             )
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(work, self.ensure_loop())
         try:
             return future.result()
@@ -56,6 +61,8 @@ class Portal:
 
 
 def is_loop_running() -> bool:
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -65,6 +72,9 @@ def is_loop_running() -> bool:
 
 def start() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     """Starts a loop in a daemon thread. Its tasks are cancelled when it stops."""
+    import asyncio
+    from concurrent.futures import Future
+
     started: Future[asyncio.AbstractEventLoop] = Future()
 
     def main() -> None:

@@ -50,7 +50,7 @@ from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_er
 from penstock.worker.tracebacks import format_traceback
 
 if TYPE_CHECKING:
-    from penstock.artifacts.room import ArtifactRoom
+    from penstock.artifacts.service import ArtifactService
     from penstock.broker.queue_cache import QueueCache
     from penstock.runner import Agent, Runner
     from penstock.store import Store
@@ -171,6 +171,9 @@ class Penstock(Enqueuer):
         self, name: str, *, severity: Severity = "warning"
     ) -> Callable[[DetectorFunction], DetectorFunction]:
         """Makes a function look for anomalies of this kind. Workers call it with new history."""
+        if callable(name):
+            # Used without parentheses, it would look for nothing.
+            raise InvalidInput("name the anomaly: @app.detector('slow_checkout')")
         if any(each.name == name for each in self.detectors):
             raise InvalidInput(f"two detectors are named {name!r}")
 
@@ -311,12 +314,14 @@ class Penstock(Enqueuer):
         return Runner(broker.make_agents(self.make_agents), outages=broker.outages)
 
     def make_agents(
-        self, store: "Store", directory: "QueueCache", room: "ArtifactRoom | None"
+        self, store: "Store", directory: "QueueCache", artifact_service: "ArtifactService | None"
     ) -> "list[Agent]":
         from penstock.agents import make_agents
         from penstock.runner import make_identity
 
-        made = make_agents(store, make_identity(), directory=directory, room=room)
+        made = make_agents(
+            store, make_identity(), directory=directory, artifact_service=artifact_service
+        )
         return made + self.make_detector_agents(store, directory)
 
     def make_detector_agents(self, store: "Store", directory: "QueueCache") -> "list[Agent]":

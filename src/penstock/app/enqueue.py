@@ -1,15 +1,16 @@
 """Enqueues tasks and publishes messages, from sync and async code."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from penstock.app.job import Job
-from penstock.app.task import Call, Choices, TaskOptions, apply_choices
+from penstock.app.task import TaskOptions, apply_choices
 from penstock.app.workflow import Flow
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.client.brokers import BrokerPool
@@ -18,11 +19,15 @@ from penstock.model.broadcast import SEPARATOR
 from penstock.model.message import Draft
 from penstock.model.settings import change
 from penstock.model.settings import get_preset as settings_of
-from penstock.model.store_types import Entry, Published
-from penstock.model.waiting import SignalAnswer
-from penstock.model.workflow import PreparedWorkflow
+from penstock.model.store_types import Entry
 from penstock.portal import Portal
 from penstock.worker.codec import Values
+
+if TYPE_CHECKING:
+    from penstock.app.task import Call, Choices
+    from penstock.model.store_types import Published
+    from penstock.model.waiting import SignalAnswer
+    from penstock.model.workflow import PreparedWorkflow
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -285,6 +290,8 @@ class Enqueuer:
         """Closes the connections of the running event loop, and those of sync callers."""
         await self.connections.close()
         if self.portal.open:
+            import asyncio
+
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:

@@ -1,15 +1,21 @@
 """The handle of an enqueued job: status, result, cancel, artifacts."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable
-from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from __future__ import annotations
 
-from penstock.artifacts.rules import Artifact
-from penstock.broker.interfaces.broker import BrokerInterface
-from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
-from penstock.model.message import Record, State
-from penstock.worker.codec import Values
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed
+from penstock.model.message import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.artifacts.rules import Artifact
+    from penstock.broker.interfaces.broker import BrokerInterface
+    from penstock.errors import PenstockError
+    from penstock.model.message import Record
+    from penstock.worker.codec import Values
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -85,6 +91,8 @@ class Job(Generic[R]):
         Raises JobFailed if the job ended without one, JobCancelled if it was cancelled, and
         TimeoutError if it has not ended in time.
         """
+        import asyncio
+
         try:
             async with asyncio.timeout(timeout):
                 record = await self.wait_for_end()
@@ -135,6 +143,8 @@ class Job(Generic[R]):
 
     async def wait_for_end(self) -> Record:
         """Polls until the job has ended or is a dead letter. Follows a moved or edited one."""
+        import asyncio
+
         from penstock.rules.items import find_successor
 
         wait = MIN_POLL_INTERVAL_S
@@ -161,6 +171,8 @@ def failure_of(what: str, record: Record) -> JobFailed:
 
 async def await_many(jobs: Iterable[Job[R]], timeout: float | None = None) -> list[R]:
     """Returns the results in the order of the jobs. Raises for the first without a result."""
+    import asyncio
+
     async with asyncio.timeout(timeout):
         return [await job.aresult() for job in jobs]
 

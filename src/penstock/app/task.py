@@ -4,7 +4,6 @@ import copy
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -135,6 +134,8 @@ def to_seconds(value: Any) -> Any:
 
 def suggest_option(name: str) -> str:
     names = TaskOptions.__struct_fields__
+    from difflib import get_close_matches
+
     near = OTHER_NAMES.get(name) or next(iter(get_close_matches(name, names, 1)), None)
     return f"did you mean {near!r}?" if near else f"expected one of {', '.join(names)}"
 

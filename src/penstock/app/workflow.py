@@ -1,24 +1,28 @@
 """Builds workflows of tasks: `app.workflow`, `chain` and `group`."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.app.job import Job
-from penstock.app.task import Call
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.workflow import (
-    AfterPolicy,
     NodeDraft,
-    OnDead,
-    WorkflowStart,
-    WorkflowState,
-    WorkflowView,
 )
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from penstock.app.enqueue import Enqueuer
+    from penstock.app.task import Call
+    from penstock.model.workflow import (
+        AfterPolicy,
+        OnDead,
+        WorkflowStart,
+        WorkflowState,
+        WorkflowView,
+    )
 
 R = TypeVar("R")
 POLL_INTERVAL_S = 0.2
@@ -27,7 +31,7 @@ POLL_INTERVAL_S = 0.2
 class FlowNode(Generic[R]):
     """A task of a workflow. It has a job once the workflow has started."""
 
-    def __init__(self, flow: "Flow", place: int, call: Call[R]) -> None:
+    def __init__(self, flow: Flow, place: int, call: Call[R]) -> None:
         self.flow = flow
         self.place = place
         self.call = call
@@ -47,7 +51,7 @@ class Flow:
     """
 
     def __init__(
-        self, app: "Enqueuer", name: str, key: str | None = None, connection: object = None
+        self, app: Enqueuer, name: str, key: str | None = None, connection: object = None
     ) -> None:
         self.app = app
         self.name = name
@@ -147,6 +151,8 @@ class Flow:
 
     async def await_end(self, timeout: float | None = None) -> WorkflowState:
         """Waits until the workflow has ended or is blocked by dead letters."""
+        import asyncio
+
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -227,7 +233,7 @@ class CallGroup:
         self.last = last
         self.policy = policy
 
-    def then(self, call: Call[Any], *, policy: AfterPolicy = "all") -> "CallGroup":
+    def then(self, call: Call[Any], *, policy: AfterPolicy = "all") -> CallGroup:
         """An empty group is done at once."""
         return CallGroup(self.calls, call, policy)
 
@@ -258,7 +264,7 @@ def group(*calls: Call[Any]) -> CallGroup:
     return CallGroup(calls)
 
 
-def find_app(calls: Sequence[Call[Any]]) -> "Enqueuer":
+def find_app(calls: Sequence[Call[Any]]) -> Enqueuer:
     apps = {id(call.task.app): call.task.app for call in calls}
     if len(apps) > 1:
         raise InvalidInput("tasks of a workflow must belong to one app")

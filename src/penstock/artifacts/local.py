@@ -29,7 +29,7 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Past:
+class SuppressErrno:
     """Suppresses errors with the given numbers."""
 
     def __init__(self, *numbers: int) -> None:
@@ -42,9 +42,9 @@ class Past:
 
 
 # A link in place of a file or directory counts as missing.
-absent = Past(errno.ENOENT, errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
+absent = SuppressErrno(errno.ENOENT, errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
 # A directory that is no longer empty stays.
-occupied = Past(errno.ENOTEMPTY, errno.EEXIST)
+occupied = SuppressErrno(errno.ENOTEMPTY, errno.EEXIST)
 
 
 class LocalArtifactStorage:

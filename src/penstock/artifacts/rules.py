@@ -62,7 +62,7 @@ def make_limits(size: int = MAX_FILE_BYTES) -> ArtifactLimits:
 
 
 def check_name(name: object) -> str:
-    """A name that means the same file on every system, and no other place."""
+    """Refuses names that some system reads as another file or as a path."""
     if (
         not isinstance(name, str)
         or not is_encodable(name)
@@ -84,7 +84,7 @@ def check_name(name: object) -> str:
 
 
 def fold_name(name: str) -> str:
-    """The same for names that some file system takes for one."""
+    """Returns the same text for names that some file system does not distinguish."""
     return unicodedata.normalize("NFC", name.casefold())
 
 
@@ -94,13 +94,13 @@ def merge_artifacts(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[
 
 
 def expect_files(there: Iterable[Artifact], coming: Sequence[Artifact]) -> list[Artifact]:
-    """Returns the files once all uploads have ended. Two uploads of one name need room for both."""
+    """Returns the files after all uploads have ended. Two uploads of one name both take space."""
     names = {each.name for each in coming}
     return [*(each for each in there if each.name not in names), *coming]
 
 
-def check_room(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
-    """A message may have all of these."""
+def check_limits(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
+    """Refuses files that exceed the limits of their message."""
     seen: dict[str, str] = {}
     for each in files:
         other = seen.setdefault(fold_name(each.name), each.name)
@@ -121,7 +121,7 @@ def check_apart(names: Sequence[str]) -> None:
 
 
 def find_visible_prefix(record: Record, tenant: str) -> DeliveryPrefix | None:
-    """The shelf of the delivery that ended the message."""
+    """Returns the prefix of the delivery that ended the message."""
     last = record.timeline[-1] if record.timeline else None
     if last is None or last.verb not in SHOWING or last.fence is None:
         return None

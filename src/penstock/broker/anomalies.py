@@ -165,7 +165,7 @@ async def record_anomalies(store: Store, rows: Iterable[AnomalyRow]) -> None:
         if await store.advance(Change(guards=tuple(guards))) is not None:
             return
     kinds = ", ".join(sorted({row.kind for row in left}))
-    raise Busy(f"anomalies of other processes are saved at once; not recorded: {kinds}")
+    raise Busy(f"other processes are recording anomalies; not recorded: {kinds}")
 
 
 async def add_stored(store: Store, rows: Iterable[AnomalyRow]) -> list[Document]:

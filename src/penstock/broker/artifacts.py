@@ -6,17 +6,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from penstock.artifacts.room import ArtifactRoom, Source
 from penstock.artifacts.rules import (
     Artifact,
     DeliveryPrefix,
     check_apart,
+    check_limits,
     check_name,
-    check_room,
     expect_files,
     find_visible_prefix,
     merge_artifacts,
 )
+from penstock.artifacts.service import ArtifactService, Source
 from penstock.artifacts.storage import ArtifactContent
 from penstock.artifacts.upload import Content, Upload
 from penstock.broker.consume import expect, settle_each
@@ -35,17 +35,19 @@ NO_STORAGE = "no artifact storage is configured; set Penstock(artifacts=...) or 
 class Artifacts:
     """The artifacts of one tenant's messages."""
 
-    def __init__(self, store: Store, admin: Admin, tenant: str, room: ArtifactRoom | None) -> None:
+    def __init__(
+        self, store: Store, admin: Admin, tenant: str, service: ArtifactService | None
+    ) -> None:
         self.store = store
         self.admin = admin
         self.tenant = tenant
-        self.given = room
+        self.given = service
         # Uploads in progress.
         self.uploads: dict[DeliveryPrefix, list[Artifact]] = {}
         self.turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def room(self) -> ArtifactRoom:
+    def service(self) -> ArtifactService:
         if self.given is None:
             raise InvalidState(NO_STORAGE)
         tenant_name("tenant", self.tenant)
@@ -58,16 +60,16 @@ class Artifacts:
         check_name(name)
         await self.check_held(held)
         async with self.reserve(self.make_prefix(held), Artifact(name, size)):
-            upload = await self.room.receive(name, content)
+            upload = await self.service.receive(name, content)
             await self.attach_uploads(held, [upload])
         return upload.artifact
 
     @asynccontextmanager
     async def reserve(self, prefix: DeliveryPrefix, new: Artifact) -> AsyncIterator[None]:
         """Counts an upload from its beginning, so that unfinished ones stay within the limits."""
-        there = await self.room.run(self.room.place.files, prefix)
+        there = await self.service.run(self.service.storage.files, prefix)
         coming = [*self.uploads.get(prefix, ()), new]
-        check_room(expect_files(there, coming), self.room.limits)
+        check_limits(expect_files(there, coming), self.service.limits)
         self.uploads[prefix] = coming
         try:
             yield
@@ -78,14 +80,14 @@ class Artifacts:
 
     def spool(self, name: str, content: Content) -> Upload:
         """Uploads a file to be attached later."""
-        return self.room.spool(name, content)
+        return self.service.spool(name, content)
 
     async def attach_uploads(self, held: Held, uploads: Sequence[Upload]) -> None:
         try:
             async with self.turn(held):
                 await self.put(held, uploads)
         finally:
-            await self.room.discard(uploads)
+            await self.service.discard(uploads)
 
     @asynccontextmanager
     async def turn(self, *held: Held) -> AsyncIterator[None]:
@@ -99,12 +101,12 @@ class Artifacts:
         """Stores all uploads or none, and returns the new names."""
         check_apart([upload.name for upload in uploads])
         await self.check_held(held)
-        return await self.room.run(self._put, self.make_prefix(held), uploads)
+        return await self.service.run(self._put, self.make_prefix(held), uploads)
 
     def _put(self, shelf: DeliveryPrefix, uploads: Sequence[Upload]) -> list[str]:
-        place, limits = self.room.place, self.room.limits
+        place, limits = self.service.storage, self.service.limits
         there = place.files(shelf)
-        check_room(merge_artifacts(there, [upload.artifact for upload in uploads]), limits)
+        check_limits(merge_artifacts(there, [upload.artifact for upload in uploads]), limits)
         known = {artifact.name for artifact in there}
         new = [upload.name for upload in uploads if upload.name not in known]
         try:
@@ -112,7 +114,7 @@ class Artifacts:
                 place.keep(upload.path, shelf, upload.name)
             if new:
                 # Another server may have stored files meanwhile; at least one of both sees all.
-                check_room(place.files(shelf), limits)
+                check_limits(place.files(shelf), limits)
         except PenstockError:
             for name in new:
                 place.remove(shelf, name)
@@ -121,7 +123,7 @@ class Artifacts:
 
     async def take_back(self, held: Held, names: Sequence[str]) -> None:
         for name in names:
-            await self.room.run(self.room.place.remove, self.make_prefix(held), name)
+            await self.service.run(self.service.storage.remove, self.make_prefix(held), name)
 
     def make_prefix(self, held: Held) -> DeliveryPrefix:
         return DeliveryPrefix(self.tenant, held.id, held.fence)
@@ -147,12 +149,12 @@ class Artifacts:
 
     async def list_files(self, record: Record) -> list[Artifact]:
         shelf = find_visible_prefix(record, self.tenant)
-        return [] if shelf is None else await self.room.run(self.room.place.files, shelf)
+        return [] if shelf is None else await self.service.run(self.service.storage.files, shelf)
 
     async def open(self, record: Record, name: str) -> ArtifactContent:
         shelf, reading = find_visible_prefix(record, self.tenant), None
         if shelf is not None:
-            reading = await self.room.run(self.room.place.open, shelf, check_name(name))
+            reading = await self.service.run(self.service.storage.open, shelf, check_name(name))
         if reading is None:
             raise NotFound(f"no artifact named {clip(name)} of message {record.message.id}")
         return reading
@@ -166,11 +168,11 @@ class Artifacts:
     ) -> None:
         """Saves an artifact to a file."""
         reading = await self.open(await self.admin.get(reference, scope=scope), name)
-        await self.room.run(write_all, reading, to)
+        await self.service.run(write_all, reading, to)
 
     async def stream_pieces(self, reading: ArtifactContent) -> AsyncIterator[bytes]:
         try:
-            while piece := await self.room.run(next, reading.pieces, b""):
+            while piece := await self.service.run(next, reading.pieces, b""):
                 yield piece
         finally:
             reading.close()

@@ -196,7 +196,8 @@ class Consumer:
             if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
                 raise InvalidInput(f"result of message {item.id} is {kind}; it must be bytes")
-            check_seen(item.seen)
+            if item.seen:
+                check_seen(item.seen)
         return await settle_each(items, self.commits.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:

@@ -15,9 +15,10 @@ from penstock.errors import Conflict, Forbidden, InvalidInput, NotFound, SlugCon
 from penstock.model.documents import Document
 from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import MICROS_PER_SECOND, NEVER
+from penstock.model.queue import EVERY
 from penstock.model.settings import QueueSettings
 from penstock.rules import validation
-from penstock.rules.access import EVERY, ROLES, Access, Key, PreviousKey, Trust, parse_grant
+from penstock.rules.access import ROLES, Access, Key, PreviousKey, Trust, parse_grant
 from penstock.store import Store
 
 PREFIX = "psk_"

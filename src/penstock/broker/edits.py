@@ -44,7 +44,7 @@ def raise_unless_applied(answer: ItemAnswer, record: Record) -> ItemAnswer:
         case AnswerKind.DONE | AnswerKind.ALREADY:
             return answer
         case AnswerKind.CHANGED:
-            raise InvalidState(f"message {id} has changed since it was read; look at it again")
+            raise InvalidState(f"message {id} has changed since it was read; read it again")
         case AnswerKind.BUSY:
             raise Busy(f"message {id} is locked by another transaction; try again")
     if answer.code == AWAITED:

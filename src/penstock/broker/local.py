@@ -1,33 +1,32 @@
 """The broker of one tenant on one store."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from penstock.artifacts.room import ArtifactRoom
-from penstock.broker.artifacts import Artifacts
 from penstock.broker.consume import Consumer
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.interfaces.broker import AgentFactory
 from penstock.broker.messages import Admin
 from penstock.broker.publish import Publisher
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.services import BrokerServices
-from penstock.broker.waiting.dependencies import publish_dependents
-from penstock.broker.waiting.waits import Waits
-from penstock.model.bulk import BulkActor
-from penstock.model.message import Draft, Moment, Verb
-from penstock.model.queue import HUMAN, Queue
-from penstock.model.store_types import Answer, Completion, Entry, Lease, Lock, WorkerInfo
+from penstock.model.message import Verb
 from penstock.outage import Outages
-from penstock.rules.masking import Reveals
 from penstock.rules.settlements import check_seen
-from penstock.store import Capabilities, Store
 
 if TYPE_CHECKING:
+    from penstock.artifacts.service import ArtifactService
     from penstock.broker.bulk.actions import Bulk
+    from penstock.broker.interfaces.broker import AgentFactory
     from penstock.broker.routing.admin import RuleAdmin
+    from penstock.model.bulk import BulkActor
+    from penstock.model.message import Moment
+    from penstock.model.queue import Queue
+    from penstock.model.store_types import Answer, Completion, Lease, Lock, WorkerInfo
+    from penstock.rules.masking import Reveals
     from penstock.rules.rule_checks import Allows
+    from penstock.store import Capabilities, Store
 
 T = TypeVar("T")
 
@@ -45,33 +44,29 @@ class Broker(BrokerServices):
         store: Store,
         *,
         tenant: str = "default",
-        room: ArtifactRoom | None = None,
+        artifact_service: ArtifactService | None = None,
         outages: Outages | None = None,
         directory: QueueCache | None = None,
     ) -> None:
         self.store = store
         self.outages = outages or Outages()
         self.tenant = tenant
-        self.room = room
+        self.artifact_service = artifact_service
         self.directory = directory or QueueCache(store)
         self.admin = Admin(store, self.directory, tenant)
-        self.artifacts = Artifacts(store, self.admin, tenant, room)
         commits = GroupCommit(store, store.capabilities.max_batch)
-        publisher = Publisher(store, self.directory, commits, tenant)
-        self._add_publisher(publisher)
-        admit = partial(admit_child, publisher, self)
-        self.waits = Waits(store, self.directory, tenant, self.admin, admit)
+        self._add_publisher(Publisher(store, self.directory, commits, tenant))
         self._add_consumer(Consumer(store, self.directory, commits, tenant))
         self.complete_claimed = commits.complete
 
     def _add_publisher(self, publisher: Publisher) -> None:
         """Takes over the verbs themselves, so that a call passes no method of the broker."""
+        self.publisher = publisher
         self.publish = publisher.publish
         self.publish_many = publisher.publish_many
         self.admit = publisher.admit
         self.publish_on = publisher.publish_on
         self.apublish_on = publisher.apublish_on
-        self.publish_dependents = partial(publish_dependents, publisher)
 
     def _add_consumer(self, consumer: Consumer) -> None:
         self.claim = consumer.claim
@@ -93,16 +88,17 @@ class Broker(BrokerServices):
 
     async def close(self) -> None:
         """Closes the store and the artifact storage."""
-        await self.waits.close()
+        if "waits" in vars(self):
+            await self.waits.close()
         await self.store.close()
-        if self.room is not None:
-            self.room.close()
+        if self.artifact_service is not None:
+            self.artifact_service.close()
 
     @property
     def capabilities(self) -> Capabilities:
         return self.store.capabilities
 
-    def limit_bulk(self, actor: BulkActor) -> "Bulk":
+    def limit_bulk(self, actor: BulkActor) -> Bulk:
         """Returns the bulk actions with the rights of a caller."""
         from penstock.broker.bulk.actions import Bulk
 
@@ -112,15 +108,15 @@ class Broker(BrokerServices):
         """Returns the admin operations for the scopes and queues that `allows` permits."""
         return Admin(self.store, self.directory, self.tenant, allows, reveals)
 
-    def limit_rules(self, author: str, allows: "Allows") -> "RuleAdmin":
+    def limit_rules(self, author: str, allows: Allows) -> RuleAdmin:
         """Returns the rules as managed by an author whose rights `allows` checks."""
         from penstock.broker.routing.admin import RuleAdmin
 
         return RuleAdmin(self.store, self.directory, self.tenant, author, allows)
 
-    def make_agents(self, make: "AgentFactory[T]") -> list[T]:
+    def make_agents(self, make: AgentFactory[T]) -> list[T]:
         """Makes agents on the store of this broker."""
-        return make(self.store, self.directory, self.room)
+        return make(self.store, self.directory, self.artifact_service)
 
     async def seen(self, queue: str, key: str, *, scope: str = "default") -> int | None:
         """Returns the message of the queue whose completion recorded the key in the last day."""
@@ -214,12 +210,3 @@ class Broker(BrokerServices):
 
     async def delete_worker(self, worker_id: str) -> None:
         await self.store.delete_worker(worker_id)
-
-
-async def admit_child(
-    publisher: Publisher, services: BrokerServices, draft: Draft, *, scope: str = "default"
-) -> Entry:
-    """Admits a message that a handler publishes and waits for: a task, or a human step."""
-    if draft.queue == HUMAN:
-        return await services.inbox.admit_step(draft, scope=scope)
-    return await publisher.admit(draft, scope=scope)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.broker.policy import Policy, PolicyLoader
 
 CACHE_TTL_S = 1.0
-# Beyond so many the oldest are dropped.
+# Beyond this number, the oldest are dropped.
 MAX_LOST_LOCKS = 1_000
 
 

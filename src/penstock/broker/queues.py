@@ -10,12 +10,11 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import Moment, State
-from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.queue import EVERY, Queue, QueueState, Schedule, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Query
 from penstock.retry import DELETE_QUEUE
 from penstock.rules import drafts, validation
-from penstock.rules.access import EVERY
 from penstock.rules.masking import Reveals, check_new_mask
 from penstock.store import Store
 

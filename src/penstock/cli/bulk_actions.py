@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from penstock.agents.bulk_runner import BulkRunner
-from penstock.artifacts.room import ArtifactRoom
+from penstock.artifacts.service import ArtifactService
 from penstock.broker.bulk.reader import make_name
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
@@ -251,5 +251,5 @@ def print_action(session: CommandContext, action: BulkAction) -> None:
         print(f"  message {each.id}: {each.code}")
 
 
-def make_runner(store: Store, directory: QueueCache, _: ArtifactRoom | None) -> list[BulkRunner]:
+def make_runner(store: Store, directory: QueueCache, _: ArtifactService | None) -> list[BulkRunner]:
     return [BulkRunner(store, directory, make_identity())]

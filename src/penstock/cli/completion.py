@@ -58,7 +58,7 @@ def look_up(
 
     try:
         return asyncio.run(read())
-    except Exception:  # noqa: BLE001 a completion must not print errors into the prompt
+    except Exception:  # noqa: BLE001 - a completion must not print errors into the prompt
         return []
 
 
@@ -69,7 +69,7 @@ def complete_task(
 
     try:
         app = find_app(context.params.get("reference"), None)
-    except Exception:  # noqa: BLE001 an app that does not import has no names to offer
+    except Exception:  # noqa: BLE001 - an app that does not import has no names to offer
         return []
     names = sorted(app.tasks) if app is not None else []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -41,6 +41,22 @@ LISTS = {
     "bulk": "penstock bulk list",
     "rule": "penstock rule list",
 }
+# What a server answers instead of these commands.
+ROUTES = {
+    "list": "/v1/messages",
+    "show": "/v1/messages/{reference}",
+    "explain": "/v1/messages/{reference}/explain",
+    "status": "/v1/stats",
+    "activity": "/v1/activity",
+    "trace": "/v1/trace/{correlation_id}",
+    "bulk list": "/v1/bulk",
+    "bulk show": "/v1/bulk/{id}",
+    "metrics": "/v1/metrics/queues/{queue}",
+    "consumers": "/v1/metrics/consumers",
+    "anomalies": "/v1/anomalies",
+    "worker list": "/v1/workers",
+    "queue list": "/v1/queues",
+}
 # Audit entries of these commands name a scope. The others concern the whole tenant.
 SCOPED = (
     "alert", "bulk", "cancel", "config", "dlq", "edit", "move", "purge", "queue", "redrive",
@@ -195,7 +211,17 @@ def find_advice(error: PenstockError) -> str | None:
     first, second = (*str(error).split(maxsplit=2), "", "")[:2]
     if first == "no" and second in LISTS:
         return f"run `{LISTS[second]}` to see what exists"
+    if " is a server; " in str(error):
+        return find_route()
     if isinstance(error, InvalidState):
         found = (advice for text, advice in INVALID_STATE_ADVICE if text.match(str(error)))
         return next(found, None)
     return ADVICE.get(error.code)
+
+
+def find_route() -> str:
+    """Say what to ask the server that was given as the store."""
+    words = click.get_current_context().command_path.partition(" ")[2]
+    if (route := ROUTES.get(words)) is not None:
+        return f"the server answers GET {route}"
+    return "the server lists its routes at /docs"

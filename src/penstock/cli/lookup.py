@@ -17,7 +17,7 @@ from penstock.model.settings import SHELL_TYPE
 SHELL_QUEUE = "shell"
 PAGE_SIZE = 200
 # A page reads up to 20,000 messages.
-MAX_SEARCH_PAGES = 50
+MAX_SEARCH_PAGES = 120
 
 
 async def find_message(broker: Broker, reference: str, scope: str) -> Record:

@@ -27,7 +27,7 @@ def limit_option(things: str, default: int, highest: int | None = None) -> Calla
 
 severity_option = click.option("--severity", "severities", multiple=True,
                                type=click.Choice(("info", "warning", "critical")),
-                               help="Only this severity; may be repeated.")  # fmt: skip
+                               help="Only this severity. Repeatable.")  # fmt: skip
 
 
 def add_search_options(call: Any) -> Any:

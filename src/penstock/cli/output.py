@@ -1,15 +1,17 @@
 """Prints results as tables or JSON, and formats times, durations and bodies."""
 
+from __future__ import annotations
+
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from penstock.model.message import Moment
+if TYPE_CHECKING:
+    from penstock.model.message import Moment
 
 PIPE_WIDTH = 200
 MIN_CUT_COLUMN_WIDTH = 16
@@ -44,7 +46,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
     cells = [[row[n] for n in kept] for row in [[name.upper() for name in columns], *cells]]
     numbers = [all(is_number(row[n]) for row in listed) for n in kept]
     widths = [max(len(row[n]) for row in cells) for n in range(len(kept))]
-    room = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns - sum(widths[:-1])
+    room = read_width() - sum(widths[:-1])
     room -= 2 * (len(widths) - 1)
     widths[-1] = min(widths[-1], max(room, MIN_CUT_COLUMN_WIDTH))
     color = use_color()
@@ -54,6 +56,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
         if color:
             texts = [paint(text, cells[0][n], line == 0) for n, text in enumerate(texts)]
         print("  ".join(texts).rstrip())
+
+
+def read_width() -> int:
+    """Return the columns of the terminal, as shutil does, without its slow import."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size().columns or PIPE_WIDTH
+    except OSError:
+        return PIPE_WIDTH
 
 
 def is_number(value: Any) -> bool:

@@ -11,7 +11,7 @@ from penstock.agents import make_agents
 from penstock.agents.shell_output_pruner import ShellOutputPruner
 from penstock.app.app import Penstock
 from penstock.app.discovery import find_app
-from penstock.artifacts.room import ArtifactRoom
+from penstock.artifacts.service import ArtifactService
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.queue_cache import QueueCache
 from penstock.cli.commands.jobs import ensure_shell_queue
@@ -103,9 +103,11 @@ def make_worker_agents(
     app: Penstock | None,
     store: Store,
     directory: QueueCache,
-    room: ArtifactRoom | None,
+    artifact_service: ArtifactService | None,
 ) -> list[Agent]:
-    agents = make_agents(store, make_identity(), directory=directory, room=room)
+    agents = make_agents(
+        store, make_identity(), directory=directory, artifact_service=artifact_service
+    )
     agents += [] if app is None else app.make_detector_agents(store, directory)
     return agents if output is None else [*agents, ShellOutputPruner(store, output)]
 

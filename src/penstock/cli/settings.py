@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -87,8 +86,8 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
 def read_file() -> tuple[str, dict[str, Any]]:
     """Read penstock.toml, or [tool.penstock] in pyproject.toml, of the working directory."""
     for name in (FILE, PROJECT):
-        if (path := Path(name)).exists():
-            written = load(path)
+        if os.path.exists(name):
+            written = load(name)
             table = written if name == FILE else written.get("tool", {}).get("penstock", {})
             if table or name == FILE:
                 refuse_unknown(name, table)
@@ -96,11 +95,12 @@ def read_file() -> tuple[str, dict[str, Any]]:
     return FILE, {}
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            return tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: {error}") from None
 

@@ -95,9 +95,9 @@ class RemoteAdmin(RemoteGroup):
         made = await self.send(method, path, sent, gives=QueueView, scope=scope)
         return self._number_queue(made)
 
-    def _number_queue(self, told_queue: QueueView) -> Queue:
-        number = self.ledger.assign_number(told_queue.scope, told_queue.name)
-        return make_queue(told_queue, number)
+    def _number_queue(self, view: QueueView) -> Queue:
+        number = self.ledger.assign_number(view.scope, view.name)
+        return make_queue(view, number)
 
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """Gets a message by id or `queue/name`."""

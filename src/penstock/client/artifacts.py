@@ -10,8 +10,8 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from penstock.artifacts.room import Source
 from penstock.artifacts.rules import Artifact, check_name
+from penstock.artifacts.service import Source
 from penstock.artifacts.upload import Content, Upload, check_content
 from penstock.broker.interfaces.broker import Held
 from penstock.client.admin import message_path

@@ -1,6 +1,7 @@
 """Opens and caches one broker per event loop."""
 
-import asyncio
+from __future__ import annotations
+
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
@@ -8,18 +9,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from penstock import stores
-from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import InvalidState
 from penstock.extras import require_extra
 from penstock.outage import Outages
 from penstock.stores.urls import get_file_path
 
 if TYPE_CHECKING:
-    from penstock.artifacts.room import ArtifactRoom
+    import asyncio
+
+    from penstock.artifacts.service import ArtifactService
+    from penstock.broker.interfaces.broker import BrokerInterface
     from penstock.client.mapping import FenceLedger
 
 # A process id and an event loop.
-Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
+Where: TypeAlias = "tuple[int, asyncio.AbstractEventLoop]"
 
 
 class StoreAddress(Struct, frozen=True):
@@ -55,6 +58,8 @@ class BrokerPool:
         """Returns the broker of the running loop. A forked child opens its own."""
         if self.simulated is not None:
             return self.simulated()
+        import asyncio
+
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.get(here)
         if opening is None or (opening.done() and opening.exception() is not None):
@@ -95,19 +100,21 @@ class BrokerPool:
         from penstock.broker.local import Broker
 
         store = await stores.open(self.url)
-        room = self.open_room(await store.secret())
-        return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
+        artifact_service = self.open_artifact_service(await store.secret())
+        return Broker(
+            store, tenant=self.tenant, artifact_service=artifact_service, outages=self.outages
+        )
 
-    def open_room(self, secret: bytes) -> "ArtifactRoom | None":
+    def open_artifact_service(self, secret: bytes) -> ArtifactService | None:
         """Opens the artifacts, by default in a directory beside a SQLite file."""
         if self.artifacts is None and get_file_path(self.url) is None:
             return None
-        from penstock.artifacts.room import ArtifactRoom
         from penstock.artifacts.rules import make_limits
+        from penstock.artifacts.service import ArtifactService
         from penstock.artifacts.storage import default_location, open_storage
 
         location = self.artifacts or default_location(self.url)
-        return ArtifactRoom(open_storage(location, secret), make_limits())
+        return ArtifactService(open_storage(location, secret), make_limits())
 
     def open_remote(self) -> BrokerInterface:
         with require_extra("client"):
@@ -135,6 +142,8 @@ class BrokerPool:
 
     async def close(self) -> None:
         """Closes the broker of the running loop."""
+        import asyncio
+
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.pop(here, None)
         if opening is None:

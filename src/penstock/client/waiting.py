@@ -87,11 +87,11 @@ class RemoteWaits(RemoteGroup):
         )
         return Published(int(answered.id)), [each for each in forgotten if each.position >= first]
 
-    async def look(self) -> bool:
+    async def resume_held(self) -> bool:
         """Does nothing: the server resumes messages."""
         return False
 
-    def look_soon(self) -> None:
+    def resume_soon(self) -> None:
         """Does nothing: the server resumes waiting messages."""
 
     # Runs.

@@ -8,7 +8,7 @@ from penstock.errors import InvalidInput
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
-# Browsers may keep the answer to a preflight request for so long.
+# Browsers may cache the response to a preflight request for this long, in seconds.
 MAX_AGE_S = 600
 EXPOSED = b"retry-after, x-message-state, x-request-id"
 

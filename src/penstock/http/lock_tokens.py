@@ -52,7 +52,9 @@ class Tokens:
         id, fence, queue, mark = text.split(".")
         if mark != self.mark_of(subject):
             raise Forbidden(f"message {id} is locked by another caller")
-        return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
+        if queue.endswith("d"):
+            return HeldLock(int(id), int(fence), int(queue[:-1]), True)
+        return HeldLock(int(id), int(fence), int(queue))
 
     def seal_cursor(self, before: int, filter: tuple[object, ...]) -> str:
         """Signs a cursor, which is valid only with the same filter."""

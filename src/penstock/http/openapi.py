@@ -163,7 +163,7 @@ def list_error_statuses(operation: Operation) -> list[int]:
 
 
 def describe_error(status: int | None, schemas: "Schemas") -> dict[str, Any]:
-    codes = [error.code for error in walk(PenstockError) if find_class_status(error) == status]
+    codes = {error.code for error in walk(PenstockError) if find_class_status(error) == status}
     return {
         "description": ", ".join(sorted(codes)) or "Error",
         "content": schemas.describe_content(Envelope),

@@ -14,6 +14,7 @@ from penstock.http.handlers.bulk import bulk
 from penstock.http.handlers.bulk_actions import bulk_actions
 from penstock.http.handlers.dashboard import dashboard, views
 from penstock.http.handlers.events import events
+from penstock.http.handlers.failures import failures
 from penstock.http.handlers.human_links import human_links
 from penstock.http.handlers.inbox import human_webhooks, inbox
 from penstock.http.handlers.messages import messages
@@ -49,6 +50,6 @@ TABLES = (
     verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, runs, messages,
     schedules, schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox,
     human_links, human_webhooks, access, metrics, alerts, system, activity, dashboard,
-    views,
+    failures, views,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(each for table in TABLES for each in table.all)

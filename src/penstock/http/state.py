@@ -18,8 +18,8 @@ from penstock.agents.bulk_runner import BulkRunner
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.human_notifier import HumanNotifier
 from penstock.agents.subscription_notifier import SubscriptionNotifier
-from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
+from penstock.artifacts.service import ArtifactService
 from penstock.artifacts.storage import default_location, open_storage
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
@@ -32,6 +32,7 @@ from penstock.http.auth.principal import OWNER
 from penstock.http.auth.rate_limit import RateLimiter
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.cors import CorsPolicy
+from penstock.http.dashboard.answers import CauseCache, EncodedAnswers
 from penstock.http.dashboard.last_hour import LastHour
 from penstock.http.dashboard.live_figures import LiveFigures
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
@@ -43,7 +44,7 @@ from penstock.http.events.wait_tail import WaitTail
 from penstock.http.lake_jobs import LakeJobs
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
-from penstock.http.metrics.metrics import Depths, LagWatch, Metrics, watch_pool
+from penstock.http.metrics.prometheus import Depths, LagWatch, Metrics, watch_pool
 from penstock.http.metrics.queue_stats import (
     QueueCounts,
     QueueRates,
@@ -89,14 +90,14 @@ class ServerState:
         secret: bytes,
         limits: ServerLimits,
         *,
-        room: ArtifactRoom | None = None,
+        artifact_service: ArtifactService | None = None,
         gate: Authenticator | OpenAuthenticator | None = None,
         proxies: TrustedProxies | None = None,
         cors: CorsPolicy | None = None,
         agents: bool = True,
     ) -> None:
         self.store = store
-        self.room = room
+        self.artifact_service = artifact_service
         self.gate = gate or OpenAuthenticator()
         self.proxies = proxies
         self.cors = cors
@@ -127,7 +128,7 @@ class ServerState:
         self.signing = WebhookSecrets(self.store)
         self.sender = WebhookSender(self.limits.reach)
         self.callbacks = CallbackDispatcher(
-            self.store, self.directory, self.sender, make_identity(), self.room
+            self.store, self.directory, self.sender, make_identity(), self.artifact_service
         )
         self.notices = SubscriptionNotifier(
             self.store, self.directory, self.sender, self.count_ready, self.limits.public_url
@@ -145,6 +146,8 @@ class ServerState:
     def make_followers(self) -> None:
         self.figures = LiveFigures(self.store, self.directory, self.counts)
         self.last_hour = LastHour()
+        self.overviews = EncodedAnswers()
+        self.causes = CauseCache()
         self.lake_jobs = LakeJobs()
         self.environment = ""
         events = (self.store, self.directory, self.hub, self.outages)
@@ -157,7 +160,10 @@ class ServerState:
         # Workers by tenant when they were last counted. Their heartbeats are not counted again.
         self.counted_workers: dict[str, set[str]] = {}
         self.registration = asyncio.Lock()
-        shared, largest = self.gate.asks, 0 if self.room is None else self.room.limits.size
+        shared, largest = (
+            self.gate.asks,
+            0 if self.artifact_service is None else self.artifact_service.limits.size,
+        )
         unfinished = max(MIN_UNFINISHED_BYTES, MAX_UNFINISHED_FILES * largest)
         self.waiting_claims = Quota("waiting claims", self.limits.waiting, shared=shared)
         self.event_streams = Quota("event streams", MAX_EVENT_STREAMS, shared=shared)
@@ -178,7 +184,12 @@ class ServerState:
         )
 
     def own_agents(self) -> list[Agent]:
-        upkeep = make_agents(self.store, make_identity(), directory=self.directory, room=self.room)
+        upkeep = make_agents(
+            self.store,
+            make_identity(),
+            directory=self.directory,
+            artifact_service=self.artifact_service,
+        )
         sending = (self.callbacks, self.notices, self.alerts, self.letters)
         return [*upkeep, *sending, *self.make_local_agents()]
 
@@ -216,7 +227,7 @@ class ServerState:
             self.brokers[tenant] = Broker(
                 self.store,
                 tenant=tenant,
-                room=self.room,
+                artifact_service=self.artifact_service,
                 outages=self.outages,
                 directory=self.directory,
             )
@@ -264,7 +275,7 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     lake: str | None = None
     # None asks for no credentials, and serves this machine only.
     trusted_issuers: TrustedIssuers | None = None
-    # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
+    # Addresses and networks of reverse proxies whose X-Forwarded-For is trusted.
     trusted_proxies: tuple[str, ...] = ()
     # Origins of web pages that may call the service from a browser.
     cors_origins: tuple[str, ...] = ()
@@ -283,7 +294,7 @@ async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
             store,
             secret,
             options.limits,
-            room=ArtifactRoom(place, make_limits(options.max_artifact)),
+            artifact_service=ArtifactService(place, make_limits(options.max_artifact)),
             gate=(OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)),
             cors=CorsPolicy(origins) if origins else None,
             proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,

@@ -13,11 +13,9 @@ from msgspec import Struct
 
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.message import NEVER, Moment
-from penstock.model.queue import CALLBACK, HUMAN
+from penstock.model.queue import CALLBACK, EVERY, HUMAN
 from penstock.rules.globs import match_glob
 
-# Matches all queues, all scopes or all rights.
-EVERY = "*"
 GRANT = re.compile(
     r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}(?:/[A-Za-z0-9._*?-]{1,128})?))?"
 )

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from penstock.model.message import Moment
 
-# A queue without a worker is worth a line once its oldest message waits for so long.
+# A queue without a worker is listed once its oldest message has waited for this long.
 MIN_UNSERVED_S = 30.0
 MAX_ITEMS = 50
 

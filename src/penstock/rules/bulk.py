@@ -37,6 +37,8 @@ MAX_BATCH = 250
 # A batch holds a lock that all writers share. It works under the lock for about as long as its
 # commit takes, within these bounds: a shorter batch would only commit more often.
 MIN_HELD_S, MAX_HELD_S = 0.002, 0.01
+# After a batch, others may write for as long as it held them up.
+MAX_REST_S = 0.02
 MAX_FAILURES = 100
 MAX_BUSY = 1_000
 # Passes in which messages stay locked before they count as failed.
@@ -196,12 +198,12 @@ def is_first(action: BulkAction, id: int) -> bool:
     return action.passes == 1 or id in action.was_busy
 
 
-def fit_batch(count: int, held: float, written: float) -> int:
+def fit_batch(count: int, held: float, commit: float) -> int:
     """Returns the size of the next batch.
 
-    `count` messages held all other writers up, and were written after `written` seconds.
+    `count` messages held all other writers up for `held` seconds, and their commit took `commit`.
     """
-    fitting = min(max(MIN_HELD_S, written - held), MAX_HELD_S)
+    fitting = min(max(MIN_HELD_S, commit), MAX_HELD_S)
     if count * fitting >= MAX_BATCH * held:
         return MAX_BATCH
     return max(MIN_BATCH, int(count * fitting / held))

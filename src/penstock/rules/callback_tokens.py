@@ -23,13 +23,20 @@ class CallbackClaims(NamedTuple):
 
 def make_token(secret: bytes, claims: CallbackClaims) -> str:
     text = f"{VERSION}.{claims.id}.{claims.expires_at}.{claims.name}".encode()
-    return urlsafe_b64encode(sign(secret, text) + text).decode().rstrip("=")
+    return encode(sign(secret, text) + text)
+
+
+def encode(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def read_token(secret: bytes, token: str) -> CallbackClaims:
     """Raises NotFound for a token that was not made with this secret."""
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        # Other characters are skipped, but each token has one spelling, by which it is limited.
+        if encode(raw) != token:
+            raise ValueError("not the spelling of make_token")
         digest, text = raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
         version, id, expires_at, name = text.decode().split(".", 3)
         claims = CallbackClaims(int(id), name, int(expires_at))

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple, force_setattr, replace
 
 from penstock.errors import (
     BodyTooLarge,
@@ -188,12 +188,14 @@ def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | 
     heading = make_common_entry(drafts[0], queue)
     if heading is None:
         return None
-    most, all_but_body = queue.settings.max_body, astuple(drafts[0])[:-1]
+    most = queue.settings.max_body
+    # A copy that takes the body of each draft is compared with it: half the cost of tuples.
+    probe = replace(drafts[0])
     bodies: list[bytes] = []
     for draft in drafts:
-        fields = astuple(draft)
-        body = fields[-1]
-        if fields[:-1] != all_but_body or type(body) is not bytes or len(body) > most:
+        body = draft.body
+        force_setattr(probe, "body", body)
+        if draft != probe or type(body) is not bytes or len(body) > most:
             return None
         bodies.append(body)
     return UniformBatch(heading, bodies)

@@ -10,7 +10,7 @@ from penstock.model.message import Moment
 from penstock.rules.fingerprints import make_fingerprint, make_template
 
 TREND_BUCKETS = 24
-# A value is named if so much of the group has it, and so many times more than the others do.
+# A value is named if at least this share of the group has it, this many times that of the others.
 MIN_SHARE = 0.6
 MIN_LIFT = 1.5
 MAX_TRAITS = 3

@@ -1,7 +1,7 @@
 """Completes filters: what may follow at a position of an unfinished filter."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -14,6 +14,8 @@ WORD = re.compile(r'(?:[^\s()"]|"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*$)*$', re.DOTA
 BARE = re.compile(r"[^\s,()\"*]+")
 TIMES = ("today", "yesterday", "now", "-1h", "-1d")
 EXAMPLES = {"age": ("10m", "1h", "1d"), "wait": ("10s", "1m", "10m")}
+# Returns known values of a field; more than those that begin with the text are fine.
+FindValues = Callable[[str, str], Iterable[str]]
 
 
 class FilterSuggestion(Struct, frozen=True):
@@ -23,8 +25,8 @@ class FilterSuggestion(Struct, frozen=True):
     items: list[str]
 
 
-def complete(text: str, position: int, values: Mapping[str, Iterable[str]]) -> FilterSuggestion:
-    """Completes the word before the position. `values` has known values by field."""
+def complete(text: str, position: int, find_values: FindValues) -> FilterSuggestion:
+    """Completes the word before the position."""
     if not 0 <= position <= len(text) <= MAX_CHARACTERS:
         raise InvalidInput(
             f"position {position} is not in the filter, which has at most {MAX_CHARACTERS:,}"
@@ -41,7 +43,7 @@ def complete(text: str, position: int, values: Mapping[str, Iterable[str]]) -> F
     # The last value of a list.
     value_at = max(operator.end(), word.rfind(",", operator.end()) + 1)
     typed = word[value_at:].lstrip('"')
-    known = list_values(field, values)
+    known = list_values(field, typed, find_values)
     items = [quote(value) for value in known if value.startswith(typed) and value != typed]
     return FilterSuggestion(position - len(word) + value_at, items[:MAX_ITEMS])
 
@@ -52,13 +54,13 @@ def complete_field(typed: str) -> list[str]:
     return [name for name in names if name.startswith(typed) and name != typed]
 
 
-def list_values(field: str, values: Mapping[str, Iterable[str]]) -> list[str]:
+def list_values(field: str, typed: str, find_values: FindValues) -> list[str]:
     name = {"worker": "consumer"}.get(field, field)
     if name == "state":
         return list(STATES)
     if name in ("created", "ended", "due", "expires"):
         return list(TIMES)
-    return sorted(set(EXAMPLES.get(name, ())) | set(values.get(name, ())))
+    return sorted(set(EXAMPLES.get(name, ())) | set(find_values(name, typed)))
 
 
 def quote(value: str) -> str:

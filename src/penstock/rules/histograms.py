@@ -12,7 +12,7 @@ GROWTH = 1.02
 # The bucket of one microsecond, the resolution of a store, and one of about 90 years.
 FIRST_BUCKET, LAST_BUCKET = -697, 1_100
 PERCENTILES = (50, 95, 99)
-# Histograms of a minute have buckets that are so much wider: 17 % instead of 2 %.
+# Histograms of a minute join this many buckets: each is 17 % wide instead of 2 %.
 COARSE = 8
 
 

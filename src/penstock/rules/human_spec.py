@@ -32,7 +32,7 @@ encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def parse_spec(given: Mapping[str, Any]) -> HumanSpec:
-    """Reads a spec, also one in ScaiQueue's words: context, input, decision, timeout_s."""
+    """Reads a spec, also one with ScaiQueue's names: context, input, decision, timeout_s."""
     try:
         spec = msgspec.convert(translate(given), HumanSpec)
     except msgspec.ValidationError as error:

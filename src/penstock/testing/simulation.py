@@ -195,7 +195,7 @@ class Simulation:
     async def _resume(self) -> bool:
         """Resumes what an agent ended that runs after the scheduler. True if there was any."""
         try:
-            return (await self.store.look()).resumed > 0
+            return (await self.store.resume_held()).resumed > 0
         except StoreError:
             self.troubled = True
             return False
@@ -265,7 +265,7 @@ class Simulation:
         return min(moment if moment > now else soon for moment in moments)
 
     async def _due_moments(self) -> list[Moment]:
-        looked, promoted = await self.store.look(1), await self.store.promote(1)
+        looked, promoted = await self.store.resume_held(1), await self.store.promote(1)
         ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
         leases = [record.lease_until for record in await self._find(State.CLAIMED)]
         ends = [end + 1 for end in leases if end is not None]

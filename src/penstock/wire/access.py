@@ -7,7 +7,8 @@ from msgspec import Meta, Struct
 from penstock.model.documents import AuditEntry
 from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, Key, KeyState, Trust
+from penstock.model.queue import EVERY
+from penstock.rules.access import Key, KeyState, Trust
 from penstock.rules.audit_chain import AuditReport, FindingKind
 from penstock.rules.audit_changes import read_changes
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime

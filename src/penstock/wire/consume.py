@@ -59,7 +59,7 @@ class ClaimRequest(
 ):
     """Claims up to `limit` messages from up to 16 queues. `wait` is the number of seconds to wait
     for the first message, at most 30. A client that disconnects gets no messages.
-    `visibility_timeout_s` is ScaiQueue's word for `lease`."""
+    `visibility_timeout_s` is ScaiQueue's name for `lease`."""
 
     queues: Annotated[list[ClaimSource], Meta(min_length=1, max_length=16)]
     limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1

@@ -23,7 +23,7 @@ Text = Annotated[str, Meta(max_length=4_000)]
 
 class NewHumanStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step from a spec, or from a pattern and its parameters. `hitl_spec`, `hitl_pattern` and
-    `params` are ScaiQueue's words for the same."""
+    `params` are ScaiQueue's names for the same."""
 
     spec: dict[str, Any] | None = None
     pattern: Name | None = None

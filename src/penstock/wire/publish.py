@@ -54,8 +54,8 @@ class PublishRequest(
     """A message to publish. `body` is any JSON and is stored as sent. Use `body_base64` and
     `content_type` for other bytes.
 
-    The last fields are ScaiQueue's words: a priority of tier * 1000 + score, a dedup key for a
-    day, the lease, the attempts, and two headers."""
+    Clients of ScaiQueue may use its names for some fields: a priority of tier * 1000 + score, a
+    dedup key for a day, the lease, the attempts, and two headers."""
 
     queue: Name = "default"
     type: Word = "message"
@@ -217,7 +217,7 @@ def make_draft(sent: PublishRequest | PlainRequest, publisher: str | None = None
 
 
 def translate_words(sent: PublishRequest) -> PublishRequest:
-    """Replaces fields in ScaiQueue's words. A field must not be given in both."""
+    """Replaces ScaiQueue's names of fields. A field must not be given under both names."""
     headers = {
         name: value
         for name in ("source_type", "source_id")

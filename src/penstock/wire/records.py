@@ -223,6 +223,13 @@ def make_message_view(
     )
 
 
+class MessageCount(Struct, frozen=True):
+    """`exact` is false if there may be more."""
+
+    count: int
+    exact: bool
+
+
 class CauseView(Struct, frozen=True):
     """One reason why a message does not run, and what would change it."""
 

@@ -109,7 +109,7 @@ class Completer:
         await self.write(others, self.settle)
         if self.awaited:
             self.awaited = False
-            self.broker.waits.look_soon()
+            self.broker.waits.resume_soon()
         await self.write_notes()
 
     async def write(self, ends: list[RunEnd], write: Write) -> None:

@@ -1,6 +1,5 @@
 """The context of a run: the message, progress, cancellation, attachments and settlement."""
 
-import asyncio
 import builtins
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
@@ -138,6 +137,8 @@ class Context(Struct, eq=False, gc=False):
 
     async def aattach(self, name: str, content: "Content") -> None:
         """Does the same without blocking the event loop."""
+        import asyncio
+
         await asyncio.to_thread(self.attach, name, content)
 
     def complete_in(self, connection: object) -> None:

@@ -78,10 +78,7 @@ class DurableSteps:
 
     async def results(self) -> list[Any]:
         parents = await self.run.waits.read_parents(self.run.delivery)
-        return [
-            make_outcome(each, each.state, anything).value
-            for each in sorted(parents, key=lambda each: each.id)
-        ]
+        return [make_outcome(each, each.state, anything).value for each in parents]
 
     async def approve(self, call: ApprovalCall) -> Decision:
         slot = self.run.take("approve")

@@ -1,10 +1,8 @@
 """Handlers: functions that process messages, and how they are called."""
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from penstock.errors import InvalidInput
@@ -137,7 +135,8 @@ def choose_executor(
     if wanted is None:
         return "async" if is_async else "thread"
     if wanted not in get_args(ExecutorKind):
-        raise InvalidInput(f"{name!r}: no executor named {wanted!r}")
+        known = ", ".join(get_args(ExecutorKind))
+        raise InvalidInput(f"{name!r}: no executor named {wanted!r}; expected one of {known}")
     if wanted in ("async", "thread") and (wanted == "async") is not is_async:
         kind = "a coroutine function" if is_async else "not a coroutine function"
         raise InvalidInput(f"{name!r} is {kind}, so its executor cannot be {wanted!r}")
@@ -253,6 +252,9 @@ def check_outcomes(outcomes: Iterable[Any], count: int) -> list[BaseException | 
 
 async def run_in_thread(function: Callable[[Any], T], argument: Any) -> T:
     """Runs the function in a daemon thread: one that hangs does not keep the process alive."""
+    import asyncio
+    from concurrent.futures import Future
+
     # A future cannot hold every exception (StopIteration), so errors are passed as values.
     ended: Future[tuple[T, None] | tuple[None, BaseException]] = Future()
     ended.set_running_or_notify_cancel()

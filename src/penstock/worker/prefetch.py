@@ -73,7 +73,7 @@ class Feeder(Protocol):
     def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
         """Claims for free slots only, after other workers had a chance to claim.
 
-        `crowded` executors released messages. For so many seconds, only their slots count.
+        `crowded` executors released messages. For this many seconds, only their slots count.
         """
 
 

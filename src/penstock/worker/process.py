@@ -151,7 +151,7 @@ class WorkerProcess:
 
         What the last run ended may have been awaited, so waiting messages are looked at first.
         """
-        if self.worker.held or await self.broker.waits.look():
+        if self.worker.held or await self.broker.waits.resume_held():
             return False
         found = [await self.broker.get_queue_by_id(queue_id) for queue_id in self.worker.queues]
         queues = [queue for queue in found if queue.serves]

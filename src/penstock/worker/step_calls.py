@@ -79,7 +79,7 @@ def make_outcome(found: AwaitedOutcome, state: str | None, values: Values) -> Ou
         return Outcome(found.id, State.COMPLETED, values.decode(found.result or b"null"))
     except InvalidInput:
         if found.result is None:
-            raise ResultGone(f"the result of message {found.id} is gone") from None
+            raise ResultGone(f"the result of message {found.id} is no longer stored") from None
         raise
 
 

@@ -83,10 +83,10 @@ class StepRun:
         """Takes the slot of a call. Its occurrence is counted when it is called."""
         if self.plan is not None:
             raise Suspend
-        validation.check_text("step name", name, MAX_NAME_LENGTH)
+        check_name("step name", name)
         self.position += 1
         if key is not None:
-            validation.check_text("step key", key, MAX_NAME_LENGTH)
+            check_name("step key", key)
             return Slot(name, f"k:{key}", self.position)
         self.counts[name] = self.counts.get(name, 0) + 1
         return Slot(name, str(self.counts[name]), self.position)
@@ -320,3 +320,11 @@ class StepRun:
             path=meta.path,
             publisher=meta.publisher,
         )
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises StepTooLarge, which no retry would change."""
+    try:
+        validation.check_text(what, name, MAX_NAME_LENGTH)
+    except InvalidInput as error:
+        raise StepTooLarge(str(error)) from None

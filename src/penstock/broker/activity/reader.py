@@ -20,7 +20,7 @@ from penstock.store import Store
 MAX_SCANNED = 20_000
 MAX_WORK_S = 0.5
 # Positions of history and audit entries that are read at once.
-WINDOW = 500
+WINDOW_SIZE = 500
 ACTS = 100
 # Rows may commit in another order than their times.
 SLACK: Moment = 600 * 1_000_000
@@ -110,7 +110,7 @@ class BackwardReading:
         self.rows: list[ActivityEntry] = []
         self.acts: list[ActivityEntry] = []
         self.scanned = 0
-        self.width = WINDOW
+        self.width = WINDOW_SIZE
         self.oldest = selection.query.since - SLACK
         self.stop_at = time.monotonic() + MAX_WORK_S
 
@@ -159,10 +159,10 @@ class BackwardReading:
 
     async def read_window(self) -> None:
         low = max(0, self.history_floor - 1 - self.width)
-        rows = await self.store.past(self.history_floor, low, WINDOW)
-        self.history_floor = rows[-1].position if len(rows) == WINDOW else low + 1
+        rows = await self.store.past(self.history_floor, low, WINDOW_SIZE)
+        self.history_floor = rows[-1].position if len(rows) == WINDOW_SIZE else low + 1
         # Retention leaves gaps, which are crossed in ever longer steps.
-        self.width = WINDOW if rows else 2 * self.width
+        self.width = WINDOW_SIZE if rows else 2 * self.width
         self.scanned += max(1, len(rows))
         if rows and max(row.at for row in rows) < self.oldest:
             self.history_floor = 0

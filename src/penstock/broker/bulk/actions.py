@@ -103,6 +103,7 @@ class Bulk:
         )
         # Refuses a queue that does not exist, and a filter or a queue that needs other rights.
         found = await self.steps.reader.find_scope(action)
+        action = self.steps.reader.note_queues(action, found)
         if request.filter is not None:
             self.steps.reader.make_search(action, found, request.filter, MAX_SCANNED)
         return action
@@ -198,7 +199,7 @@ class Bulk:
             state = BulkState.COUNTING if counting else BulkState.RUNNING
             if action.state is not BulkState.PAUSED:
                 return action
-            return replace(action, state=state, reason=None, actor=self.actor, owner="")
+            return replace(action, state=state, reason=None, actor=self.actor, covers=(), owner="")
 
         return await self._update(id, "resumed", resume)
 

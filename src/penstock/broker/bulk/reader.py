@@ -8,17 +8,15 @@ from msgspec.structs import replace
 
 from penstock.broker.credentials import Credentials
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.search import Search, SearchCursor, decode_cursor
+from penstock.broker.search import Search, SearchCursor, decode_cursor, select_queues
 from penstock.errors import Forbidden, NotFound
 from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
-from penstock.model.filter import Candidate
 from penstock.model.message import Record
-from penstock.model.queue import Queue
-from penstock.model.scan import Position, Source
+from penstock.model.queue import Queue, QueueState
+from penstock.model.search import Position, Source
 from penstock.rules import drafts
 from penstock.rules.access import EVERYTHING, Access, Right
 from penstock.rules.bulk import MAX_BATCH
-from penstock.rules.filter_match import may_match
 from penstock.rules.filter_parser import parse_filter
 from penstock.rules.masking import Reveals, check_filter
 from penstock.store import Store
@@ -29,6 +27,9 @@ MAX_BATCH_BYTES = 4_000_000
 # Messages that are read at once, for several batches, and the actions that this is done for.
 READ_AHEAD = 500
 MAX_READ_AHEAD_ACTIONS = 8
+# Queues of an action whose rights are compared with those at its start.
+MAX_COVERED = 1_000
+DELETED = QueueState.DELETED
 decode_ids = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
@@ -107,6 +108,21 @@ class BulkReader:
         }
         return BulkScope(queues, access, await self.find_target(action, access))
 
+    def note_queues(self, action: BulkAction, scope: BulkScope) -> BulkAction:
+        """Notes the queues of a filter. Raises Forbidden if the right on one has been lost."""
+        if action.request.filter is None:
+            return action
+        for id in action.covers:
+            queue = self.directory.by_id.get(id)
+            if id not in scope.queues and queue is not None and queue.state is not DELETED:
+                raise Forbidden(f"this caller may not manage queue {queue.name!r} any more")
+        if action.covers:
+            return action
+        node = parse_filter(action.request.filter, action.as_of.now)
+        return replace(
+            action, covers=tuple(select_queues(node, scope.queues.values()))[:MAX_COVERED]
+        )
+
     async def find_target(self, action: BulkAction, access: Access) -> Queue | None:
         request = action.request
         if request.verb is not BulkVerb.MOVE or request.queue is None:
@@ -169,13 +185,7 @@ class BulkReader:
     ) -> Search | None:
         """Makes the search, or returns None if no queue can match. Raises FieldMasked."""
         node = parse_filter(filter, action.as_of.now)
-        queues = {
-            id: queue
-            for id, queue in scope.queues.items()
-            if may_match(
-                node, Candidate(queue=queue.name, scope=queue.scope.name), ("queue", "scope")
-            )
-        }
+        queues = select_queues(node, scope.queues.values())
         check_filter(node, queues.values(), make_reveals(scope.access))
         if not queues:
             return None

@@ -1,5 +1,6 @@
 """Runs bulk actions in steps: a batch of messages and the action's cursor are one change."""
 
+import asyncio
 from time import monotonic
 
 import msgspec
@@ -15,18 +16,18 @@ from penstock.broker.bulk.reader import (
     make_reveals,
 )
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.search import list_sources
+from penstock.broker.search_sources import list_sources
 from penstock.errors import Forbidden, PenstockError, StoreError
 from penstock.model.bulk import BulkAction, BulkState
 from penstock.model.changes import Change, Item, ItemAnswer, decode_answers
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue
-from penstock.model.scan import Source
+from penstock.model.search import Source
 from penstock.model.settings import SHELL_TYPE
 from penstock.rules.access import Access, Right
 from penstock.rules.bulk import (
-    MAX_HELD_S,
+    MAX_REST_S,
     MISSING,
     Decision,
     ItemRefusal,
@@ -72,8 +73,8 @@ class BulkSteps:
         self.store = store
         self.directory = directory
         self.reader = BulkReader(store, directory)
-        # Seconds for which others may write before the next batch.
-        self.rest = 0.0
+        # Others may write until then, for as long as the last batch held them up.
+        self.free_at = 0.0
 
     async def load(self, name: str) -> StoredAction | None:
         """Loads an action with the answers of its last batch counted."""
@@ -108,7 +109,6 @@ class BulkSteps:
             acting.reset(token)
 
     async def _step(self, stored: StoredAction, owner: str) -> StoredAction | None:
-        self.rest = 0.0
         now = await self.store.now()
         until = now + OWNED_FOR + compute_pause(stored.action)
         action = replace(stored.action, owner=owner, owned_until=until, updated_at=now)
@@ -116,6 +116,7 @@ class BulkSteps:
             if action.pass_over:
                 return await self.finish_pass(action, stored.version)
             scope = await self.reader.find_scope(action)
+            action = self.reader.note_queues(action, scope)
             page = await self.reader.read(action, scope)
         except Forbidden as error:
             paused = replace(action, state=BulkState.PAUSED, reason=f"forbidden: {error}")
@@ -157,13 +158,13 @@ class BulkSteps:
         name = make_name(action.tenant, action.id)
         outcome = Document(kind=OUTCOME, name=name, body=b"") if items else None
         guard = make_document(action, version)
-        began = monotonic()
+        if (rest := self.free_at - monotonic()) > 0:
+            await asyncio.sleep(rest)
         changed = await self.store.advance(Change(guards=(guard,), items=items, outcome=outcome))
         if changed is None:
             return None
-        written = monotonic() - began
-        self.reader.batch = fit_batch(len(items), changed.held, written)
-        self.rest = min(written, MAX_HELD_S) if changed.held else 0.0
+        self.reader.batch = fit_batch(len(items), changed.held, changed.commit)
+        self.free_at = monotonic() + min(changed.held + changed.commit, MAX_REST_S)
         return changed.items
 
     async def finish_pass(self, action: BulkAction, version: int) -> StoredAction | None:

@@ -6,33 +6,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from penstock.broker.interfaces.admin import AdminInterface
 from penstock.broker.interfaces.governance import GoverningInterface
-from penstock.broker.interfaces.operations import (
-    ActivityInterface,
-    AlertsInterface,
-    AnomaliesInterface,
-    BulkInterface,
-    FiltersInterface,
-    MetricsInterface,
-)
-from penstock.broker.interfaces.waiting import WaitsInterface
 from penstock.model.message import Leased
-from penstock.model.queue import QueueState
 from penstock.model.store_types import Lock
 
 if TYPE_CHECKING:
-    from penstock.artifacts.room import ArtifactRoom, Source
+    from pathlib import Path
+
     from penstock.artifacts.rules import Artifact
+    from penstock.artifacts.service import ArtifactService, Source
     from penstock.artifacts.upload import Content, Upload
+    from penstock.broker.interfaces.admin import AdminInterface
+    from penstock.broker.interfaces.operations import (
+        ActivityInterface,
+        AlertsInterface,
+        AnomaliesInterface,
+        BulkInterface,
+        FiltersInterface,
+        MetricsInterface,
+    )
+    from penstock.broker.interfaces.waiting import WaitsInterface
     from penstock.broker.queue_cache import QueueCache
     from penstock.model.message import Draft, Moment, Settlement
-    from penstock.model.queue import Queue
+    from penstock.model.queue import Queue, QueueState
     from penstock.model.store_types import (
         Answer,
         Completion,
@@ -53,7 +53,7 @@ QueueSelector: TypeAlias = str | tuple[str, Sequence[str]]
 Merge: TypeAlias = Literal["rotate", "rank"] | None
 
 
-AgentFactory: TypeAlias = "Callable[[Store, QueueCache, ArtifactRoom | None], list[T]]"
+AgentFactory: TypeAlias = "Callable[[Store, QueueCache, ArtifactService | None], list[T]]"
 
 
 class ClaimResult(Struct, frozen=True):

@@ -52,10 +52,10 @@ class WaitsInterface(Protocol):
 
     async def make_token(self, held: Lock | Leased, name: str, expires_at: Moment) -> str: ...
 
-    async def look(self) -> bool:
+    async def resume_held(self) -> bool:
         """Resumes messages whose wait is over. True if there were any."""
 
-    def look_soon(self) -> None:
+    def resume_soon(self) -> None:
         """Resumes messages in the background, without waiting for the scheduler."""
 
     async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog: ...

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from penstock.broker.credentials import Credentials
 from penstock.broker.documents import decode_document, list_documents
 from penstock.broker.queue_cache import QueueCache
+from penstock.broker.routing.dry_run import cover_rules, try_rule
 from penstock.broker.routing.policy import decode_rule, make_rule_name
-from penstock.broker.routing.trial import cover_rules, try_rule
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
 from penstock.errors import Busy, InvalidInput, NotFound
 from penstock.model.changes import Change

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from penstock.broker.governance import govern_one
 from penstock.broker.policy import Policy
 from penstock.broker.routing.apply import admit_output
-from penstock.broker.routing.trial import make_draft_of
+from penstock.broker.routing.dry_run import make_draft_of
 from penstock.errors import PenstockError
 from penstock.model.message import Draft, HistoryRow, Record, State, Verb
 from penstock.model.queue import Queue

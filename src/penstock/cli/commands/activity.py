@@ -47,7 +47,7 @@ COLUMNS = ("time", "event", "queue", "id", "type", "by", "detail")
     multiple=True,
     type=click.Choice(ACTIVITY_KINDS),
     metavar="KIND",
-    help="Only events of this kind, such as message.dead or act. May be repeated.",
+    help="Only events of this kind, such as message.dead or act. Repeatable.",
 )
 @click.option("--since", help="Only events from this time on: 2026-11-16, today or -2h.")
 @click.option("--until", help="Only events before this time.")

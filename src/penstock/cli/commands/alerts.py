@@ -28,7 +28,7 @@ def alert() -> None:
 @command(alert, "add")
 @click.argument("name")
 @click.option("--to", "to", required=True, metavar="URL", help="URL to send notifications to.")
-@click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, help="Only this kind. Repeatable.")
 @severity_option
 @click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
 @click.option(
@@ -95,7 +95,7 @@ def list_(session: CommandContext) -> None:
 @command(alert, "show")
 @click.argument("name")
 def show(session: CommandContext, name: str) -> None:
-    """Show an alert and how its notices were delivered.
+    """Show an alert and how its notifications were delivered.
 
     \b
     penstock alert show pager

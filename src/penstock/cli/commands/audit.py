@@ -109,7 +109,7 @@ def describe_entry(entry: AuditEntry) -> dict[str, Any]:
 def verify(session: CommandContext, known: str | None) -> None:
     """Compare every audit entry with the hash chain.
 
-    Names entries that were changed, removed, added without a seal, or sealed twice. The exit
+    Lists entries that were changed, removed, added without a seal, or sealed twice. The exit
     code is 4 if there are any.
 
     \b

@@ -69,7 +69,7 @@ def cancel(
     The worker of a running message is asked to stop it. With --force the message is cancelled at
     once, and the worker can no longer settle it.
 
-    The messages that a message with steps has published go on, unless --tree is given.
+    Messages that its steps published are cancelled only with --tree.
 
     \b
     penstock cancel 42 43
@@ -101,13 +101,13 @@ async def cancel_one(broker: Broker, reference: str, force: bool, scope: str) ->
 async def cancel_tree(broker: Broker, reference: str, force: bool, scope: str) -> dict[str, Any]:
     record = await find_message(broker, reference, scope)
     done = await broker.admin.cancel_tree(record.message.id, force=force, scope=scope)
-    told = describe_cancelled(record, done.state, done.cancel_requested)
-    return {**told, "children": done.children}
+    described = describe_cancelled(record, done.state, done.cancel_requested)
+    return {**described, "children": done.children}
 
 
 def describe_cancelled(record: Record, state: State, requested: bool) -> dict[str, Any]:
-    told = "cancellation requested" if requested else state.value
-    return {"id": str(record.message.id), "state": told}
+    word = "cancellation requested" if requested else state.value
+    return {"id": str(record.message.id), "state": word}
 
 
 @command(group, "purge")

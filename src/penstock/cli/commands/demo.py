@@ -34,8 +34,8 @@ def demo(session: CommandContext) -> None:
 
 async def play(session: CommandContext, url: str, folder: Path) -> None:
     from penstock.cli.commands.jobs import ensure_shell_queue
-    from penstock.cli.demo.acts import ACTS, DemoStage
     from penstock.cli.demo.app import app
+    from penstock.cli.demo.steps import ACTS, DemoStage
     from penstock.worker.executors.shell import ShellHandler
     from penstock.worker.options import WorkerOptions
     from penstock.worker.worker import Worker

@@ -114,7 +114,7 @@ def print_step(found: InboxStep) -> None:
 @command(inbox, "claim")
 @click.argument("id", type=click.IntRange(1))
 def claim(session: CommandContext, id: int) -> None:
-    """Claim a human step, to show others that you work on it.
+    """Claim a human step, to show others that you are working on it.
 
     \b
     penstock inbox claim 42
@@ -168,7 +168,7 @@ def comment(session: CommandContext, id: int, text: str) -> None:
 @command(inbox, "request")
 @click.option("--pattern", help="Name of the pattern to use.")
 @click.option("--spec", help="Spec, as JSON or a JSON file.")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Parameter. Repeatable.")
 def request(
     session: CommandContext, pattern: str | None, spec: str | None, given: Sequence[str]
 ) -> None:
@@ -220,7 +220,9 @@ def split_pair(text: str) -> tuple[str, str]:
 @command(group, "decide")
 @click.argument("id", type=click.IntRange(1))
 @click.argument("choice")
-@click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Form field value.")
+@click.option(
+    "--input", "given", multiple=True, metavar="NAME=VALUE", help="Form field. Repeatable."
+)
 @click.option("--comment", default="", help="Comment to store with the decision.")
 def decide(
     session: CommandContext, id: int, choice: str, given: Sequence[str], comment: str

@@ -8,7 +8,8 @@ from penstock.broker.credentials import Credentials
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, ROLES, Key
+from penstock.model.queue import EVERY
+from penstock.rules.access import ROLES, Key
 from penstock.rules.durations import parse_seconds
 from penstock.store import Store
 

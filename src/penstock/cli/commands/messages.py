@@ -134,7 +134,9 @@ def format_state(record: Record) -> str:
 @command(group, "show")
 @click.argument("reference")
 @click.option("--output", is_flag=True, help="Print the output of a shell job.")
-@click.option("--lake", metavar="LAKE", help="Read it from a lake: a directory or s3:// URL.")
+@click.option(
+    "--lake", metavar="LAKE", help="Read the message from a lake: a directory or s3:// URL."
+)
 def show(session: CommandContext, reference: str, output: bool, lake: str | None) -> None:
     """Show a message, its timeline and its durable steps.
 

@@ -30,7 +30,7 @@ CONSUMER_COLUMNS = (
 )  # fmt: skip
 MINUTE_TIMES, HOUR_TIMES = ("wait_mean", "run_mean"), ("wait_p95", "run_p95")
 since_option = click.option("--since", help="Start: 2026-11-16T10:00Z, today or -2h.")
-until_option = click.option("--until", help="End; the default is now.")
+until_option = click.option("--until", help="End. Default: now.")
 
 
 @command(group, "metrics")
@@ -50,7 +50,7 @@ def metrics(
     """Show metrics of a queue, by default for the last hour.
 
     Minutes are kept for 48 hours and hours for 90 days. Hours have percentiles of wait and run
-    time, minutes of the last hour of the wait only.
+    time. Minutes of the last hour have percentiles of the wait only.
 
     \b
     penstock metrics mail
@@ -197,7 +197,7 @@ def describe_consumer(stats: ConsumerStats) -> dict[str, Any]:
 
 
 @command(group, "anomalies")
-@click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, help="Only this kind. Repeatable.")
 @severity_option
 @click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
 @click.option("--state", type=click.Choice(("open", "resolved")), help="Only open or resolved.")

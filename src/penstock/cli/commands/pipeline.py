@@ -146,7 +146,7 @@ def compact(session: CommandContext, lake: str, master: str) -> None:
 @click.option("--exact", is_flag=True, help="Compare every row even if the checksums agree.")
 @add_pipeline_options
 def balance(session: CommandContext, lake: str, master: str, exact: bool) -> None:
-    """Reconcile the lake with the store: every row must be present once.
+    """Reconcile the lake with the store: every row must be present exactly once.
 
     Compares counts and checksums of each queue, and files with their manifests. Where they differ,
     every row is compared. If the lake does not balance, the differing rows are printed and the exit

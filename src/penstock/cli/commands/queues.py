@@ -177,7 +177,7 @@ add_state_command(
 )  # fmt: skip
 add_state_command("resume", QueueState.ACTIVE, "Resume a paused, draining or archived queue.")
 add_state_command(
-    "drain", QueueState.DRAINING, "Drain a queue: claims go on, publishes are refused."
+    "drain", QueueState.DRAINING, "Drain a queue: claims continue, publishes are refused."
 )
 add_state_command("archive", QueueState.ARCHIVED, "Archive a queue: no claims and no publishes.")
 

@@ -12,7 +12,7 @@ from penstock.broker.topology.plan import TopologyPlan, TopologyStep
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import cut, escape_control, print_json
 from penstock.errors import InvalidInput
-from penstock.rules.toml_writer import write_toml
+from penstock.rules.topology_file import write_toml
 
 SIGNS = {"create": "+", "change": "~", "adopt": "=", "remove": "-", "leave": "?", "keep": "!"}
 NOTES = {
@@ -98,7 +98,7 @@ def export(session: CommandContext, name: str | None, output: str | None) -> Non
     """Export queues, rules and other objects as a topology file.
 
     With NAME, only the objects that this topology owns. --json prints JSON instead of TOML. Keys,
-    secrets and messages are never part of it.
+    secrets and messages are never exported.
 
     \b
     penstock export > topology.toml

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, Unauthenticated
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, Right, parse_grant
+from penstock.model.queue import EVERY
+from penstock.rules.access import Right, parse_grant
 from penstock.rules.validation import NAME, is_encodable
 
 MAX_SUBJECT_LENGTH = 200

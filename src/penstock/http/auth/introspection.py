@@ -10,9 +10,9 @@ from penstock.errors import IdentityUnavailable, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers, make_identity
 from penstock.http.auth.issuer import fetch
 from penstock.http.auth.jwt import is_moment
-from penstock.rules.access import EVERY
+from penstock.model.queue import EVERY
 
-BELIEVED_FOR = 60.0
+CACHE_TTL_S = 60.0
 
 
 class Introspection:
@@ -35,14 +35,14 @@ class Introspection:
             raise IdentityUnavailable("token introspection did not return a JSON object")
         if answer.get("active") is not True:
             raise Unauthenticated("token is not active")
-        expires = answer.get("exp", self.now() + BELIEVED_FOR)
+        expires = answer.get("exp", self.now() + CACHE_TTL_S)
         if not is_moment(expires) or expires <= self.now():
             raise Unauthenticated("token has expired")
         claims = {
             **answer,
             "sub": answer.get("sub") or answer.get("client_id") or answer.get("username"),
         }
-        until = min(float(expires), self.now() + BELIEVED_FOR)
+        until = min(float(expires), self.now() + CACHE_TTL_S)
         return make_identity(claims, believed, until, kind="opaque")
 
 
@@ -73,7 +73,7 @@ class AccountLookup:
             raise Unauthenticated("token belongs to no active account")
         admin = users[0].get("role") == "ADMIN"
         claims = {**users[0], "sub": users[0].get("localId") or users[0].get("email")}
-        identity = make_identity(claims, believed, self.now() + BELIEVED_FOR, kind="opaque")
+        identity = make_identity(claims, believed, self.now() + CACHE_TTL_S, kind="opaque")
         return replace(
             identity, grants=("*",) if admin else ("publish", "read"), types=(EVERY,), verbs=None
         )

@@ -11,11 +11,11 @@ from penstock.http.auth.identity import Identity, TrustedIssuers, make_identity
 from penstock.http.auth.issuer import check_url
 from penstock.http.auth.jwks import KIND, JsonWebKeySet
 
-LEEWAY = 60
+LEEWAY_S = 60
 MAX_KID_LENGTH = 200
 REQUIRED = ["exp", "iss", "aud", "sub", "jti"]
 # A verified token is cached this long, which bounds the use of a removed key.
-BELIEVED_FOR = 60.0
+CACHE_TTL_S = 60.0
 MAX_TIMESTAMP = 2**53
 
 
@@ -31,7 +31,7 @@ class JwtVerifier:
             claims = await self.verify(token, header.get("kid"), header["alg"])
         except jwt.InvalidSignatureError:
             raise Unauthenticated("invalid token signature") from None
-        until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
+        until = min(float(claims["exp"]) + LEEWAY_S, self.now() + CACHE_TTL_S)
         return make_identity(claims, self.believed, until, kind="jwt")
 
     async def verify(self, token: str, kid: str | None, algorithm: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class JwtVerifier:
                 algorithms=[algorithm],
                 audience=self.believed.audience,
                 issuer=self.believed.issuer,
-                leeway=LEEWAY,
+                leeway=LEEWAY_S,
                 options={"require": [*REQUIRED, *self.believed.require_claims]},
             )
         except jwt.InvalidSignatureError:

@@ -10,7 +10,8 @@ from msgspec import Struct
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, EVERYTHING, Access, Right
+from penstock.model.queue import EVERY
+from penstock.rules.access import EVERYTHING, Access, Right
 from penstock.webhooks.egress import unwrap_ipv4
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -13,7 +13,7 @@ from penstock.http.events.frames import KEEPALIVE, make_frame
 from penstock.model.filter import Candidate, Node
 from penstock.model.live_events import Audience
 from penstock.model.message import State
-from penstock.rules.access import EVERY
+from penstock.model.queue import EVERY
 from penstock.rules.events import (
     CLAIMED,
     EXTENDED,

@@ -13,7 +13,7 @@ from penstock.http.events.hub import EncodedEvent, Event, Hub
 from penstock.model.live_events import LiveEvent
 from penstock.model.message import MICROS_PER_SECOND, HistoryRow, Moment, Record, State
 from penstock.model.queue import HUMAN
-from penstock.model.scan import Position, Scan, Source
+from penstock.model.search import Position, Scan, Source
 from penstock.outage import Outages
 from penstock.rules.events import LIVE_WAIT_KINDS, RESUMED, WAITING, classify
 from penstock.runner import UNTIL_WOKEN
@@ -24,7 +24,7 @@ from penstock.wire.fields import to_datetime
 LOOK_BACK_MICROS = 10 * MICROS_PER_SECOND
 # Waiting messages whose resume is reported.
 MAX_WAITING = 5_000
-PAGE = 500
+PAGE_SIZE = 500
 # The fence of a message that waits no more.
 NOT_HELD = -1
 log: FilteringBoundLogger = structlog.get_logger()
@@ -81,7 +81,9 @@ class WaitTail:
         after: Position | None = Position() if queues else None
         seen = 0
         while after is not None and seen < MAX_WAITING:
-            page = await self.store.scan(Scan(Source.SCHEDULED, tuple(queues), after, limit=PAGE))
+            page = await self.store.scan(
+                Scan(Source.SCHEDULED, tuple(queues), after, limit=PAGE_SIZE)
+            )
             found |= await self.read_fences([head.id for head in page.heads])
             seen += len(page.heads)
             after = page.next
@@ -90,8 +92,8 @@ class WaitTail:
     async def read_fences(self, ids: Sequence[int]) -> dict[int, int]:
         """Returns the fences of deliveries that wait. One that was never delivered has none."""
         fences: dict[int, int] = {}
-        for start in range(0, len(ids), PAGE):
-            for hold in await self.store.holds(ids[start : start + PAGE]):
+        for start in range(0, len(ids), PAGE_SIZE):
+            for hold in await self.store.holds(ids[start : start + PAGE_SIZE]):
                 if hold.number:
                     fences[hold.held_id] = max(hold.number, fences.get(hold.held_id, 0))
         return fences

@@ -13,7 +13,8 @@ from penstock.http.auth.principal import OWNER, Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.message import MICROS_PER_SECOND, NEVER
-from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
+from penstock.model.queue import EVERY
+from penstock.rules.access import ROLES, Grant, Key, Right, parse_grant
 from penstock.rules.audit_chain import parse_seal
 from penstock.wire.access import (
     AuditPage,

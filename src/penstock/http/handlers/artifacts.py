@@ -33,7 +33,7 @@ async def upload_artifact(call: RequestContext, token: Token, name: FileName) ->
     the file."""
     lock = await read_lock(call, token)
     artifacts, size = call.broker.artifacts, call.content_length
-    largest = artifacts.room.limits.size
+    largest = artifacts.service.limits.size
     if size is not None and size > largest:
         raise BodyTooLarge(f"an artifact can have at most {largest} bytes")
     with call.service.unfinished_uploads.hold(call.caller, count_reserved(size, largest)):

@@ -1,6 +1,7 @@
 """The claim operation: long polls, and releases messages if the client has disconnected."""
 
 import time
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from penstock.http.context import RequestContext
 from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.lock_tokens import HeldLock
 from penstock.http.long_poll import ClaimKey, Waiter, give_back
-from penstock.http.metrics.metrics import count_values
+from penstock.http.metrics.prometheus import count_values
 from penstock.model.fields import copy_message_fields
 from penstock.model.message import MICROS_PER_SECOND, PLAIN, Flag, Leased, Meta
 from penstock.model.queue import DEAD_LETTER
@@ -25,9 +26,11 @@ WAIT_SAMPLE_SIZE = 10
 RIGHTS_HOLD_S = 1.0
 
 
-async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
-    if sent.wait <= 0:
-        return await wait_for_messages(call, sent)
+def claim(call: RequestContext, sent: ClaimRequest) -> Awaitable[Deliveries]:
+    return wait_for_messages(call, sent) if sent.wait <= 0 else claim_waiting(call, sent)
+
+
+async def claim_waiting(call: RequestContext, sent: ClaimRequest) -> Deliveries:
     with call.service.waiting_claims.hold(call.caller):
         return await wait_for_messages(call, sent)
 

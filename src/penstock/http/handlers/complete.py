@@ -16,6 +16,7 @@ from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreEr
 from penstock.http.context import RequestContext
 from penstock.http.handlers.settle import Settling
 from penstock.http.lock_tokens import HeldLock
+from penstock.model.queue import Queue
 from penstock.model.store_types import Lock
 from penstock.rules.validation import clip
 from penstock.wire.consume import (
@@ -55,7 +56,8 @@ class SettlingWithFiles(Settling[Ending]):
     async def settle_many(
         self, call: RequestContext, read: Sequence[HeldLock | PenstockError], sent: Sequence[Ending]
     ) -> SettleOutcomes:
-        read = [await try_check_result(call, *each) for each in zip(read, sent, strict=True)]
+        if self.verb == "complete":
+            read = await refuse_missing_results(call, read, sent)
         if not any(item.artifacts for item in sent):
             return await super().settle_many(call, read, sent)
         artifacts = call.broker.artifacts
@@ -74,29 +76,42 @@ class SettlingWithFiles(Settling[Ending]):
 
 async def check_result(call: RequestContext, lock: HeldLock, sent: Ending) -> None:
     """Refuses a completion without a result if the queue requires one."""
-    if (
-        isinstance(sent, FailRequest)
-        or sent.result is not UNSET
-        or sent.result_base64 is not None
-        or sent.artifacts
-    ):
-        return
-    queue = await call.broker.get_queue_by_id(lock.queue_id)
-    if queue.settings.require_result:
-        raise InvalidInput(
-            f"queue {queue.name!r} requires a result; send result, result_base64 or artifacts"
-        )
+    if lacks_result(sent):
+        queue = await call.broker.get_queue_by_id(lock.queue_id)
+        if queue.settings.require_result:
+            raise make_missing_result_error(queue)
 
 
-async def try_check_result(
-    call: RequestContext, lock: HeldLock | PenstockError, sent: Ending
-) -> HeldLock | PenstockError:
-    if isinstance(lock, HeldLock):
-        try:
-            await check_result(call, lock, sent)
-        except InvalidInput as error:
-            return error
-    return lock
+async def refuse_missing_results(
+    call: RequestContext, read: Sequence[HeldLock | PenstockError], sent: Sequence[Ending]
+) -> Sequence[HeldLock | PenstockError]:
+    """Does the same for a batch: a lock that is refused becomes its error."""
+    ids = {lock.queue_id for lock in read if isinstance(lock, HeldLock)}
+    queues = {id: await call.broker.get_queue_by_id(id) for id in ids}
+    strict = {id: queue for id, queue in queues.items() if queue.settings.require_result}
+    if not strict:
+        return read
+    return [
+        make_missing_result_error(strict[lock.queue_id])
+        if isinstance(lock, HeldLock) and lock.queue_id in strict and lacks_result(item)
+        else lock
+        for lock, item in zip(read, sent, strict=True)
+    ]
+
+
+def lacks_result(sent: CompleteRequest | FailRequest) -> bool:
+    return (
+        not isinstance(sent, FailRequest)
+        and sent.result is UNSET
+        and sent.result_base64 is None
+        and not sent.artifacts
+    )
+
+
+def make_missing_result_error(queue: Queue) -> InvalidInput:
+    return InvalidInput(
+        f"queue {queue.name!r} requires a result; send result, result_base64 or artifacts"
+    )
 
 
 async def try_attach(
@@ -117,10 +132,10 @@ async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[InlineArtifact
     uploads: list[Upload] = []
     try:
         for name, content in contents:
-            uploads.append(await artifacts.room.receive(name, content))
+            uploads.append(await artifacts.service.receive(name, content))
         return await artifacts.put(lock, uploads)
     finally:
-        await artifacts.room.discard(uploads)
+        await artifacts.service.discard(uploads)
 
 
 def decode_content(attached: InlineArtifact) -> bytes:

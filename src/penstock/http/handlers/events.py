@@ -11,8 +11,8 @@ from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
 from penstock.model.live_events import Audience
-from penstock.model.queue import HUMAN
-from penstock.rules.access import EVERY, Right
+from penstock.model.queue import EVERY, HUMAN
+from penstock.rules.access import Right
 from penstock.rules.events import parse_event_filter
 from penstock.wire.access import TicketView
 from penstock.wire.fields import to_datetime
@@ -94,6 +94,6 @@ def parse_last_event_id(text: str | None) -> ResumePoint | None:
 )  # fmt: skip
 async def create_ticket(call: RequestContext) -> TicketView:
     """The ticket opens event streams with the rights of the caller, for a minute. A stream that has
-    begun goes on while the caller's key or token is valid."""
+    begun continues while the caller's key or token is valid."""
     ticket, expires_at = await call.service.gate.issue_ticket(call.asgi_scope)
     return TicketView(ticket, to_datetime(expires_at))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from penstock.app.job import failure_of
+from penstock.broker.match_count import count_matches
 from penstock.broker.search import join_terms
 from penstock.errors import InvalidInput, NotFound
 from penstock.http.context import RequestContext
@@ -30,6 +31,7 @@ from penstock.wire.records import (
     CancelRequest,
     CancelResponse,
     Explanation,
+    MessageCount,
     MessagePage,
     MessageView,
     RedriveRequest,
@@ -80,6 +82,20 @@ async def list_messages(
     more = len(found) == limit
     last = tokens.seal_cursor(found[-1].message.id, listed_by) if more else None
     return omit_bodies(MessagePage(listed, last), bodies)
+
+
+@messages.add("GET", "/v1/messages/count", "Count messages", MessageCount)
+async def count_messages(call: RequestContext, filter: FilterText = "") -> MessageCount:
+    """Counts the messages that match, within bounds. Filters by queue and state of unfinished
+    messages are answered from counters, which are about a second old."""
+    found = await count_matches(
+        call.service.store,
+        filter,
+        await call.admin.queues(scope=call.scope),
+        (await call.service.counts.get_snapshot()).depths,
+        call.reveals,
+    )
+    return MessageCount(found.count, found.exact)
 
 
 def omit_bodies(page: MessagePage, bodies: bool) -> MessagePage:

@@ -61,8 +61,8 @@ async def get_queue_metrics(
     until: WrittenTime | None = None,
     step: WrittenDuration = "1m",
 ) -> QueueMetricsView:
-    """Points of a range, by default of the last hour. Minutes are kept for 48 hours, hours for 90
-    days. `live` is a sample of the queue now."""
+    """Returns points of a range, by default the last hour. Minutes are kept for 48 hours, hours for
+    90 days. `live` is a sample of the queue now."""
     call.check(Right.READ, queue)
     reader = read_metrics(call)
     first, last = await read_times(call, since, until)

@@ -12,7 +12,7 @@ from penstock.broker.publish import answer
 from penstock.errors import Forbidden, InvalidInput, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.events.hub import EncodedEvent, Event
-from penstock.http.metrics.metrics import count_values
+from penstock.http.metrics.prometheus import count_values
 from penstock.model.message import Dedup, Draft
 from penstock.model.settings import SHELL_TYPE
 from penstock.model.store_types import Published

@@ -4,8 +4,9 @@ from penstock.broker.routing.admin import RuleAdmin
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
+from penstock.model.queue import EVERY
 from penstock.model.routing import RuleTest
-from penstock.rules.access import EVERY, Right
+from penstock.rules.access import Right
 from penstock.wire.fields import Cursor, Name, PageLimit
 from penstock.wire.rules import (
     NewRule,
@@ -94,7 +95,7 @@ async def save_rule(call: RequestContext, name: Name, new: NewRule) -> RuleView:
 @rules.add("POST", "/v1/rules/{name}/enable", "Enable a routing rule", RuleView,
            extent=Extent.SCOPE)  # fmt: skip
 async def enable_rule(call: RequestContext, name: Name) -> RuleView:
-    """Ends a suspension, too."""
+    """Also ends a suspension."""
     return make_rule_view(await get_rules(call, Right.MANAGE).enable(name, scope=call.scope))
 
 

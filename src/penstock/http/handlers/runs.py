@@ -89,7 +89,7 @@ async def wait(call: RequestContext, sent: WaitRequestBody) -> Settled:
     answer = await call.broker.waits.suspend(lock, plan, scope=call.scope)
     raise_unless_done(answer, lock)
     call.service.wake_tail()
-    return make_settled(lock, answer)
+    return make_settled(Settled, lock, answer)
 
 
 @runs.add(

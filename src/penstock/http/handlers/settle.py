@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from penstock.broker.consume import expect
 from penstock.broker.local import Broker
@@ -12,19 +12,20 @@ from penstock.errors import AlreadySettled, Forbidden, InvalidInput, NotFound, P
 from penstock.http.context import RequestContext
 from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.lock_tokens import HeldLock
-from penstock.http.metrics.metrics import count_values
+from penstock.http.metrics.prometheus import count_values
 from penstock.model import message as settlements
 from penstock.model.message import Settlement, State
-from penstock.model.queue import DEAD_LETTER
+from penstock.model.queue import DEAD_LETTER, EVERY
 from penstock.model.store_types import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
 from penstock.rules import validation
-from penstock.rules.access import EVERY, Right
+from penstock.rules.access import Right
 from penstock.rules.events import EXTENDED
 from penstock.wire import consume as wire
 from penstock.wire.fields import decode_body, to_datetime, to_optional_datetime
 from penstock.wire.publish import Problem
 
 Sent = TypeVar("Sent", bound=Any)
+Shape = TypeVar("Shape", wire.Settled, wire.SettleOutcome)
 Held: TypeAlias = Sequence[tuple[Lock, Sent]]
 Act: TypeAlias = Callable[[Broker, Held[Sent]], Awaitable[list[Answer]]]
 
@@ -45,9 +46,11 @@ class Settling(Generic[Sent]):
 
     async def settle(self, call: RequestContext, lock: HeldLock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
-        await self.record(call, [lock], [answer])
+        self.record(call, [lock], [answer])
+        if self.verb == "extend":
+            await announce_extensions(call, [lock], [answer])
         raise_unless_done(answer, lock)
-        return make_settled(lock, answer)
+        return make_settled(wire.Settled, lock, answer)
 
     async def settle_batch(
         self, call: RequestContext, sent: wire.Items[Sent]
@@ -66,7 +69,10 @@ class Settling(Generic[Sent]):
             if isinstance(lock, HeldLock)
         ]
         answers = await self.act(call.broker, held) if held else []
-        await self.record(call, [lock for lock, _ in held], answers)
+        locks = [lock for lock, _ in held]
+        self.record(call, locks, answers)
+        if self.verb == "extend":
+            await announce_extensions(call, locks, answers)
         settled = iter(answers)
         items = [
             make_outcome(lock, next(settled) if isinstance(lock, Lock) else None) for lock in read
@@ -74,30 +80,41 @@ class Settling(Generic[Sent]):
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
-    async def record(
+    def record(
         self, call: RequestContext, locks: Sequence[HeldLock], answers: Sequence[Answer]
     ) -> None:
-        """Updates metrics. Only extensions are announced: history reports settlements."""
+        """Updates metrics. The tail of the history announces settlements."""
         service = call.service
         for kind, count in count_values([answer.kind for answer in answers]):
             service.metrics.settled.add(self.verb, kind.value, by=count)
-        for lock, answer in zip(locks, answers, strict=True):
-            if answer.kind is AnswerKind.LOST:
-                service.directory.lost_locks.note(lock.id, lock.fence)
-        if self.verb == "extend" and service.hub.listeners:
-            is_news = service.lease_watcher.ledger.note_extension
-            service.hub.send(
-                [
-                    await make_extended_event(call, lock)
-                    for lock, answer in zip(locks, answers, strict=True)
-                    if answer.kind is AnswerKind.DONE
-                    and (
-                        answer.lease_until is None
-                        or is_news(lock.id, lock.fence, answer.lease_until)
-                    )
-                ]
-            )
+            if kind is AnswerKind.LOST:
+                note_lost_locks(call, locks, answers)
         service.wake_tail()
+
+
+def note_lost_locks(
+    call: RequestContext, locks: Sequence[HeldLock], answers: Sequence[Answer]
+) -> None:
+    for lock, answer in zip(locks, answers, strict=True):
+        if answer.kind is AnswerKind.LOST:
+            call.service.directory.lost_locks.note(lock.id, lock.fence)
+
+
+async def announce_extensions(
+    call: RequestContext, locks: Sequence[HeldLock], answers: Sequence[Answer]
+) -> None:
+    """Sends live events: history has no row of an extension."""
+    if not call.service.hub.listeners:
+        return
+    is_news = call.service.lease_watcher.ledger.note_extension
+    call.service.hub.send(
+        [
+            await make_extended_event(call, lock)
+            for lock, answer in zip(locks, answers, strict=True)
+            if answer.kind is AnswerKind.DONE
+            and (answer.lease_until is None or is_news(lock.id, lock.fence, answer.lease_until))
+        ]
+    )
 
 
 async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
@@ -164,15 +181,17 @@ def make_outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.Sett
     if isinstance(lock, PenstockError):
         return wire.SettleOutcome(error=make_problem(lock))
     assert answer is not None
+    if answer.kind is AnswerKind.DONE:
+        return make_settled(wire.SettleOutcome, lock, answer)
     try:
         raise_unless_done(answer, lock)
     except PenstockError as error:
         return wire.SettleOutcome(str(lock.id), answer.state, error=make_problem(error))
-    return wire.SettleOutcome(*structs.astuple(make_settled(lock, answer)))
+    return make_settled(wire.SettleOutcome, lock, answer)
 
 
-def make_settled(lock: Lock, answer: Answer) -> wire.Settled:
-    return wire.Settled(
+def make_settled(shape: type[Shape], lock: Lock, answer: Answer) -> Shape:
+    return shape(
         str(lock.id),
         answer.state,
         UNSET if answer.lease_until is None else to_datetime(answer.lease_until),

@@ -14,8 +14,9 @@ from penstock.http.handlers.publish import refuse_unfit
 from penstock.http.handlers.rules import get_author_rules
 from penstock.http.operations import OperationTable
 from penstock.model.message import Draft
+from penstock.model.queue import EVERY
 from penstock.model.structs import copy_fields
-from penstock.rules.access import EVERY, Right
+from penstock.rules.access import Right
 from penstock.wire.fields import Name
 from penstock.wire.topology import (
     TopologyDocument,

@@ -14,13 +14,13 @@ from penstock.store import Store
 # Ended messages are counted among this many of the latest.
 ENDED = 10_000
 # A count is repeated after this many times its own duration at the earliest.
-COUNT_COST_FACTOR = 20
+COUNT_COST_FACTOR = 40
 # Counting stops when no request asked for this long.
 IDLE_TIMEOUT_S = 120.0
 SAMPLE_SIZE = 500
 SMOOTHING_FACTOR = 0.3
 # Assumed run time in seconds of a queue without history.
-UNKNOWN_RUN = 1.0
+UNKNOWN_RUN_S = 1.0
 
 
 class QueueSnapshot(Struct, frozen=True):
@@ -36,7 +36,7 @@ class QueueRate(Struct, frozen=True):
     """Ended deliveries per second, and the average run time in seconds."""
 
     rate: float = 0.0
-    run: float = UNKNOWN_RUN
+    run: float = UNKNOWN_RUN_S
 
 
 class QueueCounts:

@@ -21,7 +21,7 @@ from penstock.pipeline.extraction.ranges import (
     read_pages,
 )
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake.acts import export_acts
+from penstock.pipeline.lake.audit_log import export_acts
 from penstock.pipeline.lake.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.lookup import find_id_range

@@ -25,7 +25,7 @@ from penstock.pipeline.store_access import open_existing
 from penstock.store import Store
 
 # Rows of the first page, and of the largest.
-FIRST_PAGE, PAGE = 1_000, PAGE_ROWS
+FIRST_PAGE_SIZE, PAGE_SIZE = 1_000, PAGE_ROWS
 # Rows that are read to estimate the density, and the most ranges of a table.
 SAMPLE_ROWS, MAX_PARTS = 1_000, 10_000
 MAX_PAGE_BYTES, FEW_BYTES = PAGE_BYTES, 4_000_000
@@ -117,7 +117,7 @@ async def read_pages(
 
     Rows that share a position are never split, so a page of one row is inside or outside.
     """
-    after, limit = part.after, FIRST_PAGE
+    after, limit = part.after, FIRST_PAGE_SIZE
     while after < part.last:
         feed = await read_feed(store, part.table, after, limit, part.last)
         rows, reached = read_rows(feed, part.table), get_position(feed.cursor, part.table)
@@ -137,7 +137,7 @@ def choose_next_limit(limit: int, rows: Sequence[StoredMessage] | Sequence[Histo
     size = sum(len(row.body) for row in rows if isinstance(row, StoredMessage))
     if size > MAX_PAGE_BYTES:
         return max(limit // 2, 1)
-    return min(limit * 4, PAGE) if size < FEW_BYTES else limit
+    return min(limit * 4, PAGE_SIZE) if size < FEW_BYTES else limit
 
 
 def read(url: str, part: Range, schema: Any) -> Iterator[Any]:

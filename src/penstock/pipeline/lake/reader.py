@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
-from penstock.pipeline.lake.acts import ACTS, list_files
+from penstock.pipeline.lake.audit_log import ACTS, list_files
 from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.results import ResultTable

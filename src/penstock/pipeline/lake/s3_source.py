@@ -25,7 +25,7 @@ from penstock.pipeline.lake.schema import to_arrow_schema, widen_batch
 from penstock.pipeline.lake.writer import GROUP_ROWS
 
 # Rows per Arrow batch.
-ROWS = 10_000
+BATCH_ROWS = 10_000
 
 
 def register_format(spark: SparkSession) -> str:
@@ -65,7 +65,7 @@ class S3Reader(DataSourceReader):
             columns = [name for name in self.schema.names if name in file.schema_arrow.names]
             # One row group at a time, because read-ahead data is kept until all of it is consumed.
             for group in range(file.num_row_groups):
-                for batch in file.iter_batches(ROWS, row_groups=[group], columns=columns):
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
                     yield widen_batch(batch, self.schema)
 
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.store_types import Cursor
 from penstock.pipeline.extraction.ranges import (
-    PAGE,
+    PAGE_SIZE,
     find_last_position,
     find_latest,
     get_position,
@@ -158,7 +158,7 @@ async def skip_rows(store: Store, table: Table, begin: int, rows: int) -> int:
     """Returns the position after `rows` rows. Rows that share a position stay together."""
     left = rows
     while left > 0:
-        feed = await read_feed(store, table, begin, min(left, PAGE))
+        feed = await read_feed(store, table, begin, min(left, PAGE_SIZE))
         found = read_rows(feed, table)
         if not found:
             return begin

@@ -50,7 +50,7 @@ MAX_SERIES, MAX_CONSUMERS = 5_000, 5_000
 MAX_ANOMALIES_PER_KIND = 200
 # Minutes of queues with a histogram of waits, in one hour.
 MAX_WAIT_MINUTES = 60_000
-# A minute is changed no more when it is so old, or rarely.
+# A minute that is older than this changes rarely or never.
 WAITS_CACHED_S = 5 * MINUTE_S
 # Rows kept in memory between changes.
 MAX_CACHED_ROWS = 20_000
@@ -58,7 +58,7 @@ MAX_CACHED_ROWS = 20_000
 RulesOf = Callable[[int], QueueRules]
 
 
-class MetricsBook:
+class MetricsAccumulator:
     """Rows of the current hours. After a change that was not accepted, everything is read again."""
 
     def __init__(self, store: Store) -> None:

@@ -14,11 +14,11 @@ Source: TypeAlias = Content | AsyncIterable[bytes]
 THREADS = 16
 
 
-class ArtifactRoom:
+class ArtifactService:
     """The artifact storage of a store, its limits and its threads, for all tenants."""
 
-    def __init__(self, place: ArtifactStorage, limits: ArtifactLimits) -> None:
-        self.place = place
+    def __init__(self, storage: ArtifactStorage, limits: ArtifactLimits) -> None:
+        self.storage = storage
         self.limits = limits
         # Separate threads, so that a slow bucket blocks nothing else.
         self.threads = ThreadPoolExecutor(THREADS, "penstock-artifacts")
@@ -31,7 +31,7 @@ class ArtifactRoom:
         self.threads.shutdown(wait=False)
 
     def begin(self, name: str) -> Upload:
-        return Upload(name, self.place.begin(), self.limits.size)
+        return Upload(name, self.storage.begin(), self.limits.size)
 
     def spool(self, name: str, content: Content) -> Upload:
         """Uploads a file, blocking."""
