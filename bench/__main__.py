@@ -9,11 +9,11 @@ from bench.figures import Figure
 from bench.ground import QUICK, Ground, Sizes
 from bench.mariadb import MariaDB
 from bench.measures import Measures
-from bench.peers.comparison import Result, compared
+from bench.peers.comparison import Result, compare_peers
 from bench.postgres import Postgres
 from bench.redis import Redis
 from bench.subjects import Sqlite, Subject
-from bench.table import HEADER, json_line, line, peer_line
+from bench.table import HEADER, format_json_line, format_line, format_peer_line
 from bench.targets import TARGETS
 from bench.workload import BODY, WARM_UP
 
@@ -41,7 +41,7 @@ writes SQLite. "must" applies to a disk and an otherwise idle machine.
 """
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     names = sorted({name for each in MEASURES.values() for group in each for name in group})
     parser = argparse.ArgumentParser(prog="bench", description="Benchmark a store.")
     parser.add_argument("store", choices=list(SUBJECTS))
@@ -59,9 +59,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    given = arguments()
+    given = parse_arguments()
     sizes = QUICK if given.quick else Sizes()
-    directory = given.dir or own_directory()
+    directory = given.dir or make_directory()
     directory.mkdir(parents=True, exist_ok=True)
     subject = SUBJECTS[given.store](directory)
     if not given.json:
@@ -71,17 +71,20 @@ def main() -> None:
     figures: list[Figure] = []
     for figure in measures.measure(Ground(subject, sizes), MEASURES[given.store], given.only):
         target = TARGETS[given.store].get(figure.measure)
-        print(json_line(given.store, figure) if given.json else line(figure, target), flush=True)
+        print(
+            format_json_line(given.store, figure) if given.json else format_line(figure, target),
+            flush=True,
+        )
         figures.append(figure)
     ran: list[Result] = []
-    for result in compared(subject, sizes.repeats) if given.peers else ():
-        print(peer_line(result), flush=True)
+    for result in compare_peers(subject, sizes.repeats) if given.peers else ():
+        print(format_peer_line(result), flush=True)
         ran.append(result)
     if given.page:
         page.keep(given.store, subject.terms, figures, ran)
 
 
-def own_directory() -> Path:
+def make_directory() -> Path:
     """Returns a git-ignored directory on the disk of the sources."""
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")

@@ -1,10 +1,11 @@
 """Measures searches, explain and bulk actions against the bare verbs of the store."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
-from bench.figures import Figure, compared, summed_up
+from bench.figures import Figure, compare_values, summarise
 from bench.processes import SideProcess
 from bench.table import Target
 from penstock import stores
@@ -13,7 +14,7 @@ from penstock.broker.local import Broker
 from penstock.broker.search import MAX_SCANNED
 from penstock.model.bulk import BulkState
 from penstock.model.message import Draft, SettleReject
-from penstock.model.scan import Scan, Source
+from penstock.model.search import Scan, Source
 from penstock.store import Store
 
 MESSAGES = 1_000_000
@@ -22,8 +23,9 @@ PAGE = 50
 REPEATS = 20
 BATCH = 100
 FILL_BATCH = 1_000
-# How long the verbs of others are timed without a bulk action.
-ALONE_S = 5.0
+# How often each way to redrive has its turn, and how long others are timed alone before.
+TURNS = 3
+ALONE_S = 3.0
 ASK_INTERVAL_S = 0.5
 
 
@@ -75,8 +77,10 @@ async def measure_pages(store: Store, broker: Broker) -> list[tuple[Figure, Targ
         (*await time_calls(read_bare, 1), *await time_calls(read_filtered, 1))
         for _ in range(REPEATS)
     ]
-    paged = compared("filter page", "ms", [bare for bare, _ in pairs], [seen for _, seen in pairs])
-    missed = summed_up("unindexed page", "ms", await time_calls(read_unindexed, 5))
+    paged = compare_values(
+        "filter page", "ms", [bare for bare, _ in pairs], [seen for _, seen in pairs]
+    )
+    missed = summarise("unindexed page", "ms", await time_calls(read_unindexed, 5))
     return [
         (paged, Target("ratio", "<=", 3)),
         (missed, Target("value", "<=", 1_000)),
@@ -87,7 +91,7 @@ async def measure_pages(store: Store, broker: Broker) -> list[tuple[Figure, Targ
 async def measure_explain(broker: Broker) -> list[tuple[Figure, Target]]:
     found = await broker.admin.find("line", limit=1)
     times = await time_calls(lambda: broker.admin.explain(found[0].message.id))
-    return [(summed_up("explain", "ms", times), Target("value", "<=", 20))]
+    return [(summarise("explain", "ms", times), Target("value", "<=", 20))]
 
 
 async def redrive_bare(store: Store, broker: Broker) -> float:
@@ -102,22 +106,31 @@ async def redrive_bare(store: Store, broker: Broker) -> float:
         done += len(page.heads)
 
 
-async def redrive_bulk(url: str) -> float:
-    """Returns the dead letters redriven a second, by a bulk action in a process of its own."""
+async def redrive_bulk(store: Store, broker: Broker) -> float:
+    """Returns the dead letters redriven a second, by a bulk action."""
+    action = await broker.bulk.start("redrive", filter="state:dead queue:default")
+    runner = BulkRunner(store, broker.directory, "bench")
+    asked_at = monotonic()
+    while action.state is BulkState.RUNNING:
+        await asyncio.sleep(await runner.tick())
+        # Now and then, as an operator does.
+        if monotonic() >= asked_at + ASK_INTERVAL_S:
+            asked_at = monotonic()
+            action = await broker.bulk.get(action.id)
+    ended = (action.ended_at or 0) - action.created_at
+    return action.counts.done / (ended / 1_000_000)
+
+
+REDRIVES = {"bare": redrive_bare, "bulk": redrive_bulk}
+
+
+async def redrive_aside(url: str, way: str) -> float:
+    """Redrives in a process of its own."""
     async with await stores.open(url) as store:
         broker = Broker(store)
+        await broker.directory.refresh()
         print("ready", flush=True)
-        action = await broker.bulk.start("redrive", filter="state:dead queue:default")
-        runner = BulkRunner(store, broker.directory, "bench")
-        asked_at = monotonic()
-        while action.state is BulkState.RUNNING:
-            await asyncio.sleep(await runner.tick())
-            # Now and then, as an operator does.
-            if monotonic() >= asked_at + ASK_INTERVAL_S:
-                asked_at = monotonic()
-                action = await broker.bulk.get(action.id)
-        ended = (action.ended_at or 0) - action.created_at
-        return action.counts.done / (ended / 1_000_000)
+        return await REDRIVES[way](store, broker)
 
 
 async def clear(broker: Broker) -> None:
@@ -125,8 +138,8 @@ async def clear(broker: Broker) -> None:
         pass
 
 
-async def time_others(url: str, goes_on: Callable[[], bool]) -> float:
-    """Returns the 99th percentile of publish and claim by another client, in milliseconds."""
+async def time_others(url: str, goes_on: Callable[[], bool]) -> list[float]:
+    """Returns the milliseconds that publish and claim by another client took, each time."""
     async with await stores.open(url) as store:
         broker = Broker(store)
         await broker.admin.ensure_queue("others")
@@ -137,25 +150,44 @@ async def time_others(url: str, goes_on: Callable[[], bool]) -> float:
             await broker.claim("others", consumer="bench")
             times.append((monotonic() - start) * 1_000)
             await asyncio.sleep(0.005)
-    return sorted(times)[int(len(times) * 0.99)]
+    return times
 
 
-async def measure_redrive(
-    url: str, store: Store, broker: Broker, dead: int
-) -> list[tuple[Figure, Target]]:
-    await bury(broker, dead)
-    bare = await redrive_bare(store, broker)
+async def redrive_beside(
+    url: str, broker: Broker, way: str, dead: int
+) -> tuple[float, list[float]]:
+    """Returns the rate of a redrive beside another client, and what that client waited."""
     await clear(broker)
     await bury(broker, dead)
-    alone_until = monotonic() + ALONE_S
-    alone = await time_others(url, lambda: monotonic() < alone_until)
-    bulk = SideProcess("bench.operate", url, "--bulk")
-    beside = await time_others(url, bulk.is_running)
-    reached = bulk.end()
+    process = SideProcess("bench.operate", url, "--redrive", way)
+    times = await time_others(url, process.is_running)
+    return process.end(), times
+
+
+async def measure_redrive(url: str, broker: Broker, dead: int) -> list[tuple[Figure, Target]]:
+    """Redrives by turns, so that what else the machine does weighs on all of them."""
+    rates: dict[str, list[float]] = {way: [] for way in REDRIVES}
+    waited: dict[str, list[float]] = {way: [] for way in ("none", *REDRIVES)}
+    for _ in range(TURNS):
+        until = monotonic() + ALONE_S
+        waited["none"] += await time_others(url, lambda until=until: monotonic() < until)
+        for way in REDRIVES:
+            rate, times = await redrive_beside(url, broker, way, dead)
+            rates[way].append(rate)
+            waited[way] += times
+    alone, beside_bare, beside = (find_p99(waited[way]) for way in ("none", "bare", "bulk"))
+    print(f"# p99 of others beside the bare verb: {beside_bare:.2f} ms", file=sys.stderr)
     return [
-        (compared("bulk redrive", "msg/s", [bare], [reached]), Target("ratio", ">=", 0.5)),
-        (compared("p99 of others", "ms", [alone], [beside]), Target("ratio", "<=", 1.5)),
+        (
+            compare_values("bulk redrive", "msg/s", rates["bare"], rates["bulk"]),
+            Target("ratio", ">=", 0.5),
+        ),
+        (compare_values("p99 of others", "ms", [alone], [beside]), Target("ratio", "<=", 1.5)),
     ]
+
+
+def find_p99(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.99)]
 
 
 async def measure_bulk(url: str, messages: int, dead: int) -> list[tuple[Figure, Target]]:
@@ -164,4 +196,4 @@ async def measure_bulk(url: str, messages: int, dead: int) -> list[tuple[Figure,
         await fill(broker, messages)
         found = await measure_pages(store, broker)
         found += await measure_explain(broker)
-        return found + await measure_redrive(url, store, broker, dead)
+        return found + await measure_redrive(url, broker, dead)

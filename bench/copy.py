@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from bench.figures import Figure, compared
+from bench.figures import Figure, compare_values
 from bench.postgres import Postgres
-from bench.table import HEADER, Target, json_line, line
-from bench.workload import bodies
+from bench.table import HEADER, Target, format_json_line, format_line
+from bench.workload import make_bodies
 from penstock import stores
 from penstock.broker.copy_store import copy_store
 from penstock.broker.local import Broker
@@ -30,7 +30,7 @@ HOME = Path(__file__).parents[1] / ".bench"
 async def publish(url: str, count: int) -> None:
     async with await stores.open(url) as store:
         broker = Broker(store)
-        for texts in chunks(count):
+        for texts in make_batches(count):
             await broker.publish_many([Draft(body=text.encode()) for text in texts])
 
 
@@ -44,8 +44,8 @@ async def complete_half(url: str, count: int) -> None:
             )
 
 
-def chunks(count: int) -> list[list[str]]:
-    return [bodies(BATCH)] * (count // BATCH)
+def make_batches(count: int) -> list[list[str]]:
+    return [make_bodies(BATCH)] * (count // BATCH)
 
 
 async def copy(source: str, target: str) -> None:
@@ -53,7 +53,7 @@ async def copy(source: str, target: str) -> None:
         await copy_store(old, new)
 
 
-def rate(count: int, work: Coroutine[Any, Any, None]) -> float:
+def measure_rate(count: int, work: Coroutine[Any, Any, None]) -> float:
     began = perf_counter()
     asyncio.run(work)
     return count / (perf_counter() - began)
@@ -68,10 +68,10 @@ def measure(directory: Path, count: int) -> Figure:
     references, values = [], []
     for _ in range(REPEATS):
         with subject.fresh() as url:
-            references.append(rate(count, publish(url, count)))
+            references.append(measure_rate(count, publish(url, count)))
         with subject.fresh() as url:
-            values.append(rate(count, copy(source, url)))
-    return compared("copy", "msg/s", references, values)
+            values.append(measure_rate(count, copy(source, url)))
+    return compare_values("copy", "msg/s", references, values)
 
 
 def main() -> None:
@@ -83,10 +83,10 @@ def main() -> None:
     with TemporaryDirectory(dir=HOME) as directory:
         figure = measure(Path(directory), given.messages)
     if given.json:
-        print(json_line("copy", figure))
+        print(format_json_line("copy", figure))
     else:
         print(HEADER)
-        print(line(figure, TARGET))
+        print(format_line(figure, TARGET))
 
 
 if __name__ == "__main__":

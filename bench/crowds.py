@@ -3,8 +3,8 @@
 import time
 
 from bench.processes import Start
-from bench.verbs import draft, opened, require, run
-from bench.workload import BULK, bodies
+from bench.verbs import make_draft, open_broker, require, run
+from bench.workload import BULK, make_bodies
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
 
@@ -18,9 +18,11 @@ def bulk_mixed(start: Start, url: str, count: int) -> float:
 
 
 async def _bulk_mixed(start: Start, url: str, count: int) -> float:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         queues = await create(broker, QUEUES)
-        drafts = [mixed(text, queues, number) for number, text in enumerate(bodies(BULK))]
+        drafts = [
+            make_mixed_draft(text, queues, number) for number, text in enumerate(make_bodies(BULK))
+        ]
         await publish(broker, drafts)
         start()
         began = time.monotonic()
@@ -35,11 +37,11 @@ def fill_others(start: Start, url: str, queues: int, each: int) -> None:
 
 
 async def _fill_others(start: Start, url: str, queues: int, each: int) -> None:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         start()
         names = await create(broker, queues)
-        for text in bodies(each):
-            await publish(broker, [draft(text, name) for name in names])
+        for text in make_bodies(each):
+            await publish(broker, [make_draft(text, name) for name in names])
 
 
 async def create(broker: Broker, count: int) -> list[str]:
@@ -49,7 +51,7 @@ async def create(broker: Broker, count: int) -> list[str]:
     return names
 
 
-def mixed(text: str, queues: list[str], number: int) -> Draft:
+def make_mixed_draft(text: str, queues: list[str], number: int) -> Draft:
     return Draft(
         body=text.encode(),
         queue=queues[number % QUEUES],

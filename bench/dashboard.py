@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.dashboard_tabs import open_tabs
-from bench.figures import Figure, compared, summed_up
-from bench.http.serving import Served, penstock
+from bench.figures import Figure, compare_values, summarise
+from bench.http.serving import Served, serve_penstock
 from bench.postgres import Postgres
-from bench.table import HEADER, Target, json_line, line
+from bench.table import HEADER, Target, format_json_line, format_line
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
@@ -98,7 +98,7 @@ async def keep_busy(url: str) -> None:
 
 
 @contextmanager
-def working(url: str) -> Iterator[None]:
+def run_worker(url: str) -> Iterator[None]:
     """Another process works on the store."""
     command = [sys.executable, "-m", "bench.dashboard", "--work", url]
     with subprocess.Popen(command) as worker:
@@ -120,7 +120,7 @@ def measure_load(browser: Browser, folder: Path) -> Iterator[Measured]:
     url = f"sqlite:///{folder}/load.db"
     run_apart(fill, url, PUBLISH_BATCH)
     times, sizes = [], []
-    with penstock(folder, url) as server:
+    with serve_penstock(folder, url) as server:
         for _ in range(LOADS):
             began = monotonic()
             page = open_tab(browser, server, "#/overview")
@@ -128,8 +128,8 @@ def measure_load(browser: Browser, folder: Path) -> Iterator[Measured]:
             times.append(monotonic() - began)
             sizes.append(page.evaluate(TRANSFERRED) / 1_000)
             page.context.close()
-    yield summed_up("load size", "KB", sizes), Target("value", "<=", 60)
-    yield summed_up("load time", "s", times), Target("value", "<=", 1)
+    yield summarise("load size", "KB", sizes), Target("value", "<=", 60)
+    yield summarise("load time", "s", times), Target("value", "<=", 1)
 
 
 def read_heap(page: Page) -> float:
@@ -144,7 +144,7 @@ def read_heap(page: Page) -> float:
 def measure_busy(browser: Browser, folder: Path, minutes: float) -> Iterator[Measured]:
     url = f"sqlite:///{folder}/busy.db"
     run_apart(fill, url, WAITING)
-    with penstock(folder, url) as server, working(url):
+    with serve_penstock(folder, url) as server, run_worker(url):
         pages = [open_tab(browser, server, path) for path in ("#/overview", "#/messages")]
         pages[0].get_by_role("link", name="busy", exact=True).wait_for()
         pages[0].wait_for_timeout(10_000)
@@ -156,12 +156,12 @@ def measure_busy(browser: Browser, folder: Path, minutes: float) -> Iterator[Mea
         pages[0].wait_for_timeout(minutes * 60_000)
         longest = [page.evaluate("window.longest") for page in pages]
         after = [read_heap(page) for page in pages]
-    yield summed_up("overview task", "ms", longest[:1]), Target("value", "<=", 200)
-    yield summed_up("list task", "ms", longest[1:]), Target("value", "<=", 200)
+    yield summarise("overview task", "ms", longest[:1]), Target("value", "<=", 200)
+    yield summarise("list task", "ms", longest[1:]), Target("value", "<=", 200)
     p95 = quantiles(answers, n=20)[-1]
-    yield summed_up("filter p95", "ms", [p95]), Target("value", "<=", 300)
+    yield summarise("filter p95", "ms", [p95]), Target("value", "<=", 300)
     growth = [new / old for new, old in zip(after, before, strict=True)]
-    yield summed_up("heap growth", "", growth), Target("value", "<=", 1.2)
+    yield summarise("heap growth", "", growth), Target("value", "<=", 1.2)
 
 
 async def publish_and_drain(url: str) -> tuple[float, float]:
@@ -183,7 +183,7 @@ async def publish_and_drain(url: str) -> tuple[float, float]:
 def measure_tabs(name: str, url: str, folder: Path) -> Iterator[Measured]:
     """Alternates between no tab and twenty. The server runs in both cases."""
     alone, beside, cores = [], [], []
-    with penstock(folder, url) as server:
+    with serve_penstock(folder, url) as server:
         for _ in range(REPEATS):
             alone.append(asyncio.run(publish_and_drain(url)))
             with open_tabs(server.port, TABS):
@@ -192,10 +192,10 @@ def measure_tabs(name: str, url: str, folder: Path) -> Iterator[Measured]:
                 cores.append((server.cpu - used) / (monotonic() - began))
     for index, verb in enumerate(("publish", "drain")):
         sides = [[each[index] for each in side] for side in (alone, beside)]
-        found = compared(f"{name} {verb}", "msg/s", *sides)
+        found = compare_values(f"{name} {verb}", "msg/s", *sides)
         yield found, Target("ratio", ">=", 0.95)
     # Says more than the ratios on a machine that does other work.
-    yield summed_up(f"{name} server", "cores", cores), None
+    yield summarise(f"{name} server", "cores", cores), None
 
 
 def measure_in_browser(folder: Path, only: str | None, minutes: float) -> Iterator[Measured]:
@@ -232,7 +232,9 @@ def main() -> None:
         print(HEADER)
     with TemporaryDirectory(prefix="penstock-bench-") as name:
         for figure, target in measure(Path(name), asked.only, asked.minutes):
-            text = json_line("dashboard", figure) if asked.json else line(figure, target)
+            text = (
+                format_json_line("dashboard", figure) if asked.json else format_line(figure, target)
+            )
             print(text, flush=True)
 
 

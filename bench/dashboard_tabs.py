@@ -13,9 +13,8 @@ from time import monotonic
 MIN_INTERVAL_S = 0.5
 BY_TIME = {
     "/v1/overview/hour": 5.0,
-    "/v1/overview?limit=1": 5.0,
-    "/v1/inbox?view=all&limit=200": 5.0,
-    "/v1/anomalies?state=open&limit=100": 10.0,
+    "/v1/failures/causes": 15.0,
+    "/v1/anomalies?state=open&limit=100": 15.0,
 }
 OVERVIEW = "/v1/overview?limit=100"
 TIMEOUT_S = 10.0

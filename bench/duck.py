@@ -23,12 +23,12 @@ def run(lake: Path, folder: Path) -> dict[str, float]:
         connection.execute(macros)
         for name, query in zip(steps[::2], steps[1::2], strict=True):
             begin = perf_counter()
-            made(connection, folder / name, name, query)
+            create_view(connection, folder / name, name, query)
             took[name] = perf_counter() - begin
     return took
 
 
-def made(connection: duckdb.DuckDBPyConnection, path: Path, name: str, query: str) -> None:
+def create_view(connection: duckdb.DuckDBPyConnection, path: Path, name: str, query: str) -> None:
     path.mkdir()
     whole = f"COPY ({query}) TO '{path}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day))"
     connection.execute(whole)

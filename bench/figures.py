@@ -25,7 +25,7 @@ class Figure(Struct, frozen=True):
         return self.value / self.reference if self.value and self.reference else None
 
 
-def compared(
+def compare_values(
     measure: str, unit: str, references: Sequence[float], values: Sequence[float]
 ) -> Figure:
     """Compares each value with the reference that ran just before it."""
@@ -35,9 +35,9 @@ def compared(
     )
 
 
-def summed_up(measure: str, unit: str, values: Sequence[float]) -> Figure:
+def summarise(measure: str, unit: str, values: Sequence[float]) -> Figure:
     return Figure(measure, median(values), unit, low=min(values), high=max(values))
 
 
-def absent(measure: str, unit: str, why: str) -> Figure:
+def make_absent(measure: str, unit: str, why: str) -> Figure:
     return Figure(measure, None, unit, note=why)

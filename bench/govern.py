@@ -12,11 +12,11 @@ from time import perf_counter, thread_time
 
 from msgspec import Struct
 
-from bench.figures import Figure, compared
+from bench.figures import Figure, compare_values
 from bench.postgres import Postgres
 from bench.rule_ends import play
-from bench.table import HEADER, Target, json_line, line
-from bench.workload import bodies
+from bench.table import HEADER, Target, format_json_line, format_line
+from bench.workload import make_bodies
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.broker.routing.apply import route_draft
@@ -113,7 +113,7 @@ def make_side(broker: Broker, queue: str, *, count: int = BATCH, alike: bool = T
         broker,
         [
             Draft(queue=queue, body=text.encode(), labels=None if alike else {"n": str(number)})
-            for number, text in enumerate(bodies(count))
+            for number, text in enumerate(make_bodies(count))
         ],
     )
 
@@ -176,7 +176,7 @@ def make_figure(name: str, rates: list[tuple[float, float]]) -> Figure:
     """A batch counts as its messages, a broadcast as one call."""
     unit, size = ("calls/s", 1) if "broadcast" in name else ("msg/s", BATCH)
     references = [size * reference for reference, _ in rates]
-    return compared(name, unit, references, [size * value for _, value in rates])
+    return compare_values(name, unit, references, [size * value for _, value in rates])
 
 
 def measure_singles(ends: int, kills: int) -> list[Figure]:
@@ -212,7 +212,10 @@ def main() -> None:
     figures = chain(measure(given.count), measure_singles(given.ends, given.kills))
     for figure in figures:
         target = targets[figure.measure]
-        print(json_line("postgres", figure) if given.json else line(figure, target), flush=True)
+        print(
+            format_json_line("postgres", figure) if given.json else format_line(figure, target),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

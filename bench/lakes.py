@@ -35,7 +35,7 @@ def draw(seed: int, most: int) -> str:
     return f"pmod(xxhash64(id, {seed}), {most})"
 
 
-def messages(spark: SparkSession, count: int) -> DataFrame:
+def make_messages(spark: SparkSession, count: int) -> DataFrame:
     step = WEEK * 1_000_000 / count
     queue = f"cast({draw(1, QUEUES)} + 100 as long)"
     body = (
@@ -49,10 +49,10 @@ def messages(spark: SparkSession, count: int) -> DataFrame:
         f"timestamp_micros({BEGIN}000000 + cast(id * {step} as long)) as created_at",
         f"cast({body} as binary) as body", "'application/json' as content_type",
     )  # fmt: skip
-    return shaped(rows, "message")
+    return shape_rows(rows, "message")
 
 
-def history(messages: DataFrame) -> DataFrame:
+def make_history(messages: DataFrame) -> DataFrame:
     """Retries follow a minute after a failure. The last attempt mostly succeeds."""
     bounds = [sum(RETRIED[: n + 1]) for n in range(len(RETRIED))]
     tries = "case " + " ".join(
@@ -71,7 +71,7 @@ def history(messages: DataFrame) -> DataFrame:
         f"n = tries and {draw(9, 100)} < 98 as well",
     )  # fmt: skip
     last, again = "when n = tries then 'failed'", "not well and n < tries"
-    return shaped(
+    return shape_rows(
         timed.selectExpr(
             "id * 8 + n as position", "id", "queue_id", "tenant", "scope", "queue",
             "case when well then 'complete' when n = tries then 'fail' else 'nack' end as verb",
@@ -87,7 +87,7 @@ def history(messages: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def shaped(rows: DataFrame, table: Table) -> DataFrame:
+def shape_rows(rows: DataFrame, table: Table) -> DataFrame:
     columns = [
         f.col(field.name).cast(field.dataType).alias(field.name)
         if field.name in rows.columns
@@ -104,8 +104,8 @@ class Week:
         asyncio.run(make_store(url))
         self.url = url
         self.lake = lake
-        self.messages = messages(spark, int(rows / ROWS_OF_A_MESSAGE))
-        self.history = history(self.messages)
+        self.messages = make_messages(spark, int(rows / ROWS_OF_A_MESSAGE))
+        self.history = make_history(self.messages)
 
     def write(self, number: int) -> None:
         last = f.timestamp_seconds(f.lit(BEGIN + WEEK - 3_600))

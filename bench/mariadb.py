@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.references import mariadb_loops
 from bench.subjects import Peer, Reference
-from bench.usage import Usage, server_seconds
+from bench.usage import Usage, read_server_seconds
 from tests.servers import mariadb
 
 USED = """
@@ -42,4 +42,4 @@ class MariaDB:
 
 def usage(server: mariadb.MariaDB) -> Usage:
     (log,), (commits,) = server.execute(USED)
-    return Usage(server_seconds(server.process.pid), float(str(log)), float(str(commits)))
+    return Usage(read_server_seconds(server.process.pid), float(str(log)), float(str(commits)))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from bench import verbs, worker_measures
-from bench.figures import Figure, compared
+from bench.figures import Figure, compare_values
 from bench.ground import Ground
-from bench.processes import alone
+from bench.processes import run_alone
 from bench.workload import WARM_UP
 
 
@@ -21,19 +21,19 @@ def publish_64_callers(ground: Ground) -> list[Figure]:
 def publish(ground: Ground, measure: str, callers: int) -> list[Figure]:
     seconds = ground.sizes.seconds
     bare, ours = ground.in_turn(
-        lambda url: alone(ground.reference.publish_one, url, seconds),
-        lambda url: alone(verbs.publish, url, seconds, callers),
+        lambda url: run_alone(ground.reference.publish_one, url, seconds),
+        lambda url: run_alone(verbs.publish, url, seconds, callers),
     )
-    return [compared(measure, "msg/s", bare, ours)]
+    return [compare_values(measure, "msg/s", bare, ours)]
 
 
 def bulk(ground: Ground) -> list[Figure]:
     count = ground.sizes.messages
     bare, ours = ground.in_turn(
-        lambda url: alone(ground.reference.bulk, url, count),
-        lambda url: alone(verbs.bulk, url, count),
+        lambda url: run_alone(ground.reference.bulk, url, count),
+        lambda url: run_alone(verbs.bulk, url, count),
     )
-    return [compared("bulk", "msg/s", bare, ours)]
+    return [compare_values("bulk", "msg/s", bare, ours)]
 
 
 def drain_by_verbs(ground: Ground) -> list[Figure]:
@@ -43,34 +43,34 @@ def drain_by_verbs(ground: Ground) -> list[Figure]:
         lambda url: worker_measures.drain_by(ground.reference, url, count),
         lambda url: fill_and_drain(url, count),
     )
-    return [compared("drain_by_verbs", "msg/s", hand, ours)]
+    return [compare_values("drain_by_verbs", "msg/s", hand, ours)]
 
 
 def fill_and_drain(url: str, count: int) -> float:
-    alone(verbs.fill, url, count + WARM_UP)
+    run_alone(verbs.fill, url, count + WARM_UP)
     return drain_head(url, count)
 
 
 def drain_head(url: str, count: int) -> float:
-    drained, seconds = alone(verbs.drain, url, count)
+    drained, seconds = run_alone(verbs.drain, url, count)
     return drained / seconds
 
 
-def backlog_1m(ground: Ground) -> list[Figure]:
+def measure_backlog_1m(ground: Ground) -> list[Figure]:
     """Compares draining the head of a queue of a million with a short queue. Filled once."""
     head = ground.sizes.head
     with ground.store() as full:
-        alone(verbs.fill, full, ground.sizes.backlog)
+        run_alone(verbs.fill, full, ground.sizes.backlog)
         short, long = ground.in_turn(
             lambda url: fill_and_drain(url, head), lambda _: drain_head(full, head)
         )
-    return [compared("backlog_1m", "msg/s", short, long)]
+    return [compare_values("backlog_1m", "msg/s", short, long)]
 
 
-def memory(ground: Ground) -> list[Figure]:
+def measure_memory(ground: Ground) -> list[Figure]:
     with ground.store() as url:
         sizes = ground.sizes
-        growth = alone(verbs.memory, url, sizes.lives, sizes.first_lives)
+        growth = run_alone(verbs.memory, url, sizes.lives, sizes.first_lives)
     return [Figure("memory_growth_mb", growth, "MB")]
 
 
@@ -84,11 +84,11 @@ MEASURES: Measures = {
     ("drain_threads",): worker_measures.drain_threads,
     ("drain_two_workers", "smaller_share"): worker_measures.drain_two_workers,
     ("drain_by_verbs",): drain_by_verbs,
-    ("backlog_1m",): backlog_1m,
-    ("latency_p50_ms", "latency_p99_ms"): worker_measures.latency,
-    ("idle_cpu_percent",): worker_measures.idle,
-    ("recovery_s",): worker_measures.recovery,
-    ("memory_growth_mb",): memory,
+    ("backlog_1m",): measure_backlog_1m,
+    ("latency_p50_ms", "latency_p99_ms"): worker_measures.measure_latency,
+    ("idle_cpu_percent",): worker_measures.measure_idle,
+    ("recovery_s",): worker_measures.measure_recovery,
+    ("memory_growth_mb",): measure_memory,
 }
 
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from bench.figures import Figure
 from bench.peers.comparison import Result
-from bench.plots import Bar, bars
+from bench.plots import Bar, draw_bars
 from bench.reasons import REASONS
-from bench.table import Target, number, verdict
+from bench.table import Target, format_number, judge_figure
 from bench.targets import TARGETS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -43,59 +43,59 @@ class Kept(Struct, frozen=True):
 def keep(store: str, terms: str, figures: list[Figure], peers: list[Result]) -> None:
     """Saves a run and rewrites the page. Figures that were not measured keep their old values."""
     KEPT.mkdir(exist_ok=True)
-    old = kept(store)
+    old = load_kept(store)
     known = {} if old is None else {figure.measure: figure for figure in old.figures}
     known |= {figure.measure: figure for figure in figures}
     ran = peers or ([] if old is None else old.peers)
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    run = Kept(store, day, machine(), terms, list(known.values()), ran)
+    run = Kept(store, day, describe_machine(), terms, list(known.values()), ran)
     (KEPT / f"{store}.json").write_bytes(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
     write()
 
 
-def kept(store: str) -> Kept | None:
+def load_kept(store: str) -> Kept | None:
     file = KEPT / f"{store}.json"
     return msgspec.json.decode(file.read_bytes(), type=Kept) if file.exists() else None
 
 
-def machine() -> str:
+def describe_machine() -> str:
     python = platform.python_version()
     return f"{os.cpu_count()} cores, {platform.system()}, Python {python}"
 
 
 def write() -> None:
-    runs = [run for store in TARGETS if (run := kept(store)) is not None]
+    runs = [run for store in TARGETS if (run := load_kept(store)) is not None]
     for run in runs:
-        if drains(run):
-            (KEPT / f"{run.store}.svg").write_text(bars([HAND_WRITTEN, *drains(run)]))
-    (DOCS / "benchmarks.md").write_text("\n".join([INTRODUCTION, *map(section, runs)]))
+        if list_drains(run):
+            (KEPT / f"{run.store}.svg").write_text(draw_bars([HAND_WRITTEN, *list_drains(run)]))
+    (DOCS / "benchmarks.md").write_text("\n".join([INTRODUCTION, *map(write_section, runs)]))
 
 
-def section(run: Kept) -> str:
+def write_section(run: Kept) -> str:
     return f"""\
 ## {run.store}
 
 {run.day}, {run.machine}. {run.terms}
 
-{plot(run)}{table(run)}
-{shortfalls(run)}{peer_table(run.peers)}"""
+{plot(run)}{make_table(run)}
+{list_shortfalls(run)}{make_peer_table(run.peers)}"""
 
 
 def plot(run: Kept) -> str:
     """Plots drain rates, if there are any."""
     caption = "Messages drained by one worker, as a ratio to a hand-written loop"
-    return f"![{caption}](benchmarks/{run.store}.svg)\n\n" if drains(run) else ""
+    return f"![{caption}](benchmarks/{run.store}.svg)\n\n" if list_drains(run) else ""
 
 
-def drains(run: Kept) -> list[Bar]:
+def list_drains(run: Kept) -> list[Bar]:
     ours = [Bar("Penstock", figure.ratio or 0.0, ours=True)
             for figure in run.figures if figure.measure == "drain"]  # fmt: skip
     ran = sorted((peer for peer in run.peers if peer.ratio), key=lambda peer: -peer.ratio)
     return [*ours, *(Bar(peer.peer, peer.ratio) for peer in ran)]
 
 
-def table(run: Kept) -> str:
-    lines = [row(figure, TARGETS[run.store].get(figure.measure)) for figure in run.figures]
+def make_table(run: Kept) -> str:
+    lines = [make_row(figure, TARGETS[run.store].get(figure.measure)) for figure in run.figures]
     head = (
         "| measure | value | reference | ratio | low to high | must | |\n"
         "|---|---|---|---|---|---|---|\n"
@@ -103,18 +103,25 @@ def table(run: Kept) -> str:
     return head + "\n".join(lines) + "\n"
 
 
-def row(figure: Figure, target: Target | None) -> str:
-    spread = "" if figure.low is None else f"{number(figure.low)} to {number(figure.high)}"
+def make_row(figure: Figure, target: Target | None) -> str:
+    spread = (
+        "" if figure.low is None else f"{format_number(figure.low)} to {format_number(figure.high)}"
+    )
     cells = (
-        f"`{figure.measure}`", f"{number(figure.value)} {figure.unit}", number(figure.reference),
-        number(figure.ratio), spread, str(target or ""), figure.note or verdict(figure, target),
-    )  # fmt: skip
+        f"`{figure.measure}`",
+        f"{format_number(figure.value)} {figure.unit}",
+        format_number(figure.reference),
+        format_number(figure.ratio),
+        spread,
+        str(target or ""),
+        figure.note or judge_figure(figure, target),
+    )
     return f"| {' | '.join(cells)} |"
 
 
-def shortfalls(run: Kept) -> str:
+def list_shortfalls(run: Kept) -> str:
     lines = [
-        f"- `{figure.measure}` misses by {shortfall(figure, target)}:"
+        f"- `{figure.measure}` misses by {find_shortfall(figure, target)}:"
         f" {REASONS.get(run.store, {}).get(figure.measure, 'reason not known yet')}.\n"
         for figure in run.figures
         if (target := TARGETS[run.store].get(figure.measure)) and not target.met_by(figure)
@@ -122,17 +129,17 @@ def shortfalls(run: Kept) -> str:
     return "".join(["Missed targets:\n\n", *lines, "\n"]) if lines else ""
 
 
-def shortfall(figure: Figure, target: Target) -> str:
+def find_shortfall(figure: Figure, target: Target) -> str:
     reached = (figure.value if target.of == "value" else figure.ratio) or 0.0
     return f"{abs(reached - target.limit) / target.limit:.0%}"
 
 
-def peer_table(peers: Sequence[Result]) -> str:
+def make_peer_table(peers: Sequence[Result]) -> str:
     if not peers:
         return ""
     lines = [
-        f"| {peer.peer} {peer.version} | {number(peer.ratio or None)} |"
-        f" {number(peer.old_snapshot or None)} | {peer.note} |"
+        f"| {peer.peer} {peer.version} | {format_number(peer.ratio or None)} |"
+        f" {format_number(peer.old_snapshot or None)} | {peer.note} |"
         for peer in peers
     ]
     head = (

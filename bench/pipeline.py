@@ -19,12 +19,12 @@ import msgspec
 import psycopg
 
 from bench import duck, page
-from bench.__main__ import own_directory
+from bench.__main__ import make_directory
 from bench.figures import Figure
 from bench.lakes import Week, make_store
-from bench.table import HEADER, json_line, line
+from bench.table import HEADER, format_json_line, format_line
 from bench.targets import TARGETS
-from bench.usage import server_seconds
+from bench.usage import read_server_seconds
 from penstock.pipeline import extract, read_lake, start_session
 from penstock.pipeline.analytics.job import analyze
 from penstock.pipeline.lake.schema import TABLES
@@ -60,27 +60,27 @@ END $$"""
 
 
 @contextmanager
-def timed(times: dict[str, float], name: str) -> Iterator[None]:
+def time_step(times: dict[str, float], name: str) -> Iterator[None]:
     """Also records the CPU time, of this process and of Java."""
-    begin, worked = perf_counter(), server_seconds(os.getpid())
+    begin, worked = perf_counter(), read_server_seconds(os.getpid())
     yield
     times[name] = perf_counter() - begin
-    times[f"{name}_cpu"] = server_seconds(os.getpid()) - worked
+    times[f"{name}_cpu"] = read_server_seconds(os.getpid()) - worked
 
 
 def measure_extract(folder: Path, rows: int) -> list[Figure]:
     times: dict[str, float] = {}
-    server = Postgres({}, parent=own_directory())
+    server = Postgres({}, parent=make_directory())
     with server.database() as url, start_session("local[2]") as spark:
         asyncio.run(make_store(url))
         fill(url, 0, 4)
-        with timed(times, "first, small"):
+        with time_step(times, "first, small"):
             extract(spark, url, str(folder / "first"))
         fill(url, 4, max(rows // 2 // TRANSACTION, 5))
-        with timed(times, "extract"):
+        with time_step(times, "extract"):
             extract(spark, url, str(folder / "export"))
         for name in ("copy, first", "copy"):
-            with timed(times, name):
+            with time_step(times, name):
                 for table in TABLES:
                     copied = read_lake(spark, str(folder / "export"), table)
                     copied.write.mode("overwrite").parquet(str(folder / "copy" / table))
@@ -103,9 +103,9 @@ def measure_run(folder: Path, rows: int) -> list[Figure]:
         week.write(1)
         copytree(whole, copy)
         for name, place in (("first_run", copy), ("run", whole)):
-            with timed(times, name):
+            with time_step(times, name):
                 analyze(spark, store_in(place), str(place / "lake"))
-        with timed(times, "duckdb"):
+        with time_step(times, "duckdb"):
             duck.run(whole / "lake", folder / "duck")
         week.write(2)
     return [
@@ -136,7 +136,7 @@ PARTS: dict[str, Callable[[Path, int], list[Figure]]] = {
 }
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.pipeline", description="Benchmark the pipeline.")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the extract")
     parser.add_argument("--history", type=int, default=2_000_000, help="history rows of the run")
@@ -151,7 +151,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    given = arguments()
+    given = parse_arguments()
     if given.quick:
         given.rows, given.history = 20_000, 20_000
     if given.part:
@@ -167,18 +167,20 @@ def tell(given: argparse.Namespace) -> None:
     if not given.json:
         print(f"{terms}\n\n{HEADER}")
     figures: list[Figure] = []
-    with TemporaryDirectory(dir=own_directory()) as folder:
+    with TemporaryDirectory(dir=make_directory()) as folder:
         for name in given.only:
-            for figure in ran(name, folder, given):
+            for figure in run_part(name, folder, given):
                 target = TARGETS[SUBJECT].get(figure.measure)
-                said = json_line(SUBJECT, figure) if given.json else line(figure, target)
+                said = (
+                    format_json_line(SUBJECT, figure) if given.json else format_line(figure, target)
+                )
                 print(said, flush=True)
                 figures.append(figure)
     if given.page:
         page.keep(SUBJECT, terms, figures, [])
 
 
-def ran(name: str, folder: str, given: argparse.Namespace) -> list[Figure]:
+def run_part(name: str, folder: str, given: argparse.Namespace) -> list[Figure]:
     sizes = ["--rows", str(given.rows), "--history", str(given.history)]
     command = [sys.executable, "-m", "bench.pipeline", *sizes, "--part", name, folder]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

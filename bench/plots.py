@@ -15,7 +15,7 @@ class Bar(Struct, frozen=True):
     ours: bool = False
 
 
-def bars(given: Sequence[Bar]) -> str:
+def draw_bars(given: Sequence[Bar]) -> str:
     scale = WIDTH / max([bar.value for bar in given] + [1.0])
     height = STEP * len(given) + 10
     marks = [mark(place, bar, scale) for place, bar in enumerate(given)]

@@ -8,7 +8,7 @@ import psycopg
 
 from bench.references import postgres_loops
 from bench.subjects import Peer, Reference
-from bench.usage import Usage, server_seconds
+from bench.usage import Usage, read_server_seconds
 from tests.servers import postgres
 
 LOG = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
@@ -54,7 +54,7 @@ def old_snapshot(url: str) -> Iterator[None]:
 
 def usage(server: postgres.Postgres, readers: int = 0) -> Usage:
     """Waits until all clients except `readers` are gone."""
-    seconds = server_seconds(server.postmaster)
+    seconds = read_server_seconds(server.postmaster)
     with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
         while one(connection, OTHERS) > readers:
             pass

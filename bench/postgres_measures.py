@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 from bench import server_measures
-from bench.figures import Figure, compared, summed_up
+from bench.figures import Figure, compare_values, summarise
 from bench.ground import Ground
 from bench.measures import Measures
 from bench.postgres import old_snapshot
@@ -21,8 +21,8 @@ def drain_old_snapshot(ground: Ground) -> list[Figure]:
         with_one.append(last)
         flat.append(last / first)
     return [
-        compared("drain_old_snapshot", "msg/s", without, with_one),
-        summed_up("old_snapshot_flat", "x", flat),
+        compare_values("drain_old_snapshot", "msg/s", without, with_one),
+        summarise("old_snapshot_flat", "x", flat),
     ]
 
 

@@ -15,7 +15,7 @@ Start: TypeAlias = Callable[[], object]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-PATIENCE = 300.0
+RUN_TIMEOUT_S = 300.0
 
 
 class Job(Generic[Result]):
@@ -31,15 +31,15 @@ class Job(Generic[Result]):
         self.args, self.kwargs = args, kwargs
 
     def run(self, barrier: Barrier) -> Result:
-        return self.call(lambda: barrier.wait(PATIENCE), *self.args, **self.kwargs)
+        return self.call(lambda: barrier.wait(RUN_TIMEOUT_S), *self.args, **self.kwargs)
 
 
-def alone(
+def run_alone(
     call: Callable[Concatenate[Start, Arguments], Result],
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> Result:
-    (result,) = together(Job(call, *args, **kwargs))
+    (result,) = run_together(Job(call, *args, **kwargs))
     return result
 
 
@@ -50,22 +50,22 @@ class Child(NamedTuple):
     barrier: Barrier
 
 
-def together(*jobs: Job[Result]) -> list[Result]:
+def run_together(*jobs: Job[Result]) -> list[Result]:
     """Returns the results in order. Raises the error of a failed job."""
     children = launch(jobs)
     answers = [child.receiver.recv() for child in children]
     for child in children:
         child.process.join()
-    return [opened(answer) for answer in answers]
+    return [unwrap_answer(answer) for answer in answers]
 
 
-def survivor(*jobs: Job[Result]) -> tuple[float, Result]:
+def await_survivor(*jobs: Job[Result]) -> tuple[float, Result]:
     """Returns when the first process ended, on the monotonic clock, and the other's result."""
     children = launch(jobs)
     gone = wait([child.process.sentinel for child in children])
     gone_at = time.monotonic()
     (left,) = (child for child in children if child.process.sentinel not in gone)
-    return gone_at, opened(left.receiver.recv())
+    return gone_at, unwrap_answer(left.receiver.recv())
 
 
 def launch(jobs: Sequence[Job[Any]]) -> list[Child]:
@@ -90,7 +90,7 @@ def report(job: Job[Any], barrier: Barrier, sender: Connection) -> None:
     sender.send(answer)
 
 
-def opened(answer: Any) -> Any:
+def unwrap_answer(answer: Any) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer

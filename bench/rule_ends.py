@@ -28,7 +28,7 @@ ENDS_PER_SECOND = 1_000
 FOLLOWERS = 2
 MICROS_PER_SECOND = 1_000_000
 # How long the last ends may take to fire before they count as lost.
-PATIENCE_S = 120.0
+WAIT_TIMEOUT_S = 120.0
 RULE = {
     "name": "after",
     "queue": "source",
@@ -133,7 +133,7 @@ def stop(follower: subprocess.Popen[bytes]) -> None:
 async def wait_until_fired(store: Store, broker: Broker, ended: int) -> None:
     queue = await broker.get_queue("after")
     began = perf_counter()
-    while perf_counter() - began < PATIENCE_S:
+    while perf_counter() - began < WAIT_TIMEOUT_S:
         if (await store.depths(0)).get((queue.id, "ready"), 0) >= ended:
             return
         await asyncio.sleep(0.1)

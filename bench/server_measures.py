@@ -7,12 +7,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bench import crowds, verbs, workers
-from bench.figures import Figure, compared
+from bench.figures import Figure, compare_values
 from bench.ground import Ground
 from bench.measures import Measures
-from bench.processes import Start, alone
+from bench.processes import Start, run_alone
 from bench.subjects import Served
-from bench.usage import on_one_core
+from bench.usage import use_one_core
 from bench.worker_measures import drain_by, fill_and_drain
 from bench.workload import WARM_UP
 
@@ -30,47 +30,49 @@ class Costs(Struct, frozen=True):
     commits: float
 
 
-def costs(ground: Ground) -> list[Figure]:
+def measure_costs(ground: Ground) -> list[Figure]:
     """Measures CPU microseconds per drained message, and log bytes and commits from publish on."""
     hand: list[Costs] = []
     ours: list[Costs] = []
     for _ in range(ground.sizes.repeats):
-        for take, kept in ((costs_by_hand, hand), (costs_of_worker, ours)):
+        for take, kept in ((measure_costs_by_hand, hand), (measure_costs_of_worker, ours)):
             with ground.store() as url:
                 kept.append(take(ground, url))
     return [
-        figure("cpu_us", "us", hand, ours, lambda each: each.client + each.server),
-        figure("server_cpu_us", "us", hand, ours, lambda each: each.server),
-        figure("wal_bytes", "B", hand, ours, lambda each: each.wal),
-        figure("commits", "", hand, ours, lambda each: each.commits),
+        make_figure("cpu_us", "us", hand, ours, lambda each: each.client + each.server),
+        make_figure("server_cpu_us", "us", hand, ours, lambda each: each.server),
+        make_figure("wal_bytes", "B", hand, ours, lambda each: each.wal),
+        make_figure("commits", "", hand, ours, lambda each: each.commits),
     ]
 
 
-def figure(
+def make_figure(
     measure: str, unit: str, hand: list[Costs], ours: list[Costs], part: Callable[[Costs], float]
 ) -> Figure:
-    return compared(measure, unit, list(map(part, hand)), list(map(part, ours)))
+    return compare_values(measure, unit, list(map(part, hand)), list(map(part, ours)))
 
 
-def costs_by_hand(ground: Ground, url: str) -> Costs:
+def measure_costs_by_hand(ground: Ground, url: str) -> Costs:
     count = ground.sizes.messages
-    return costs_of(
+    return measure_costs_of(
         ground,
-        lambda number: alone(ground.reference.fill, url, number),
-        lambda: alone(drain_with_client, ground.reference.drain, url, count - WARM_UP),
+        lambda number: run_alone(ground.reference.fill, url, number),
+        lambda: run_alone(drain_with_client, ground.reference.drain, url, count - WARM_UP),
     )
 
 
-def costs_of_worker(ground: Ground, url: str) -> Costs:
-    return costs_of(
+def measure_costs_of_worker(ground: Ground, url: str) -> Costs:
+    return measure_costs_of(
         ground,
-        lambda number: alone(verbs.fill, url, number),
-        lambda: alone(workers.drain, url).client,
+        lambda number: run_alone(verbs.fill, url, number),
+        lambda: run_alone(workers.drain, url).client,
     )
 
 
-def costs_of(ground: Ground, fill: Callable[[int], None], drain: Callable[[], float]) -> Costs:
-    subject, count = served(ground), ground.sizes.messages
+def measure_costs_of(
+    ground: Ground, fill: Callable[[int], None], drain: Callable[[], float]
+) -> Costs:
+    subject, count = get_served(ground), ground.sizes.messages
     fill(0)
     empty = subject.usage()
     fill(count)
@@ -99,12 +101,12 @@ def drain_with_client(start: Start, drain: Drain, url: str, count: int) -> float
 def drain_one_core(ground: Ground) -> list[Figure]:
     """Runs client and server on one core."""
     count = ground.sizes.messages
-    with on_one_core(served(ground).server):
+    with use_one_core(get_served(ground).server):
         hand, ours = ground.in_turn(
             lambda url: drain_by(ground.reference, url, count),
             lambda url: count / fill_and_drain(url, count).seconds,
         )
-    return [compared("drain_one_core", "msg/s", hand, ours)]
+    return [compare_values("drain_one_core", "msg/s", hand, ours)]
 
 
 def drain_threads_by_hand(ground: Ground) -> list[Figure]:
@@ -114,16 +116,16 @@ def drain_threads_by_hand(ground: Ground) -> list[Figure]:
         lambda url: drain_by(ground.reference, url, count),
         lambda url: count / fill_and_drain(url, count, "thread").seconds,
     )
-    return [compared("drain_threads_by_hand", "msg/s", hand, ours)]
+    return [compare_values("drain_threads_by_hand", "msg/s", hand, ours)]
 
 
 def bulk_mixed(ground: Ground) -> list[Figure]:
     count = ground.sizes.messages
     bare, ours = ground.in_turn(
-        lambda url: alone(ground.reference.bulk, url, count),
-        lambda url: alone(crowds.bulk_mixed, url, count),
+        lambda url: run_alone(ground.reference.bulk, url, count),
+        lambda url: run_alone(crowds.bulk_mixed, url, count),
     )
-    return [compared("bulk_mixed", "msg/s", bare, ours)]
+    return [compare_values("bulk_mixed", "msg/s", bare, ours)]
 
 
 def drain_among_1000(ground: Ground) -> list[Figure]:
@@ -131,14 +133,14 @@ def drain_among_1000(ground: Ground) -> list[Figure]:
     count = ground.sizes.messages
 
     def among(url: str) -> float:
-        alone(crowds.fill_others, url, NEIGHBOURS, NEIGHBOURS_HOLD)
+        run_alone(crowds.fill_others, url, NEIGHBOURS, NEIGHBOURS_HOLD)
         return count / fill_and_drain(url, count).seconds
 
     single, many = ground.in_turn(lambda url: count / fill_and_drain(url, count).seconds, among)
-    return [compared("drain_among_1000", "msg/s", single, many)]
+    return [compare_values("drain_among_1000", "msg/s", single, many)]
 
 
-def served(ground: Ground) -> Served:
+def get_served(ground: Ground) -> Served:
     assert isinstance(ground.subject, Served), "only a server has these measures"
     return ground.subject
 
@@ -147,6 +149,6 @@ MEASURES: Measures = {
     ("bulk_mixed",): bulk_mixed,
     ("drain_threads_by_hand",): drain_threads_by_hand,
     ("drain_one_core",): drain_one_core,
-    ("cpu_us", "server_cpu_us", "wal_bytes", "commits"): costs,
+    ("cpu_us", "server_cpu_us", "wal_bytes", "commits"): measure_costs,
     ("drain_among_1000",): drain_among_1000,
 }

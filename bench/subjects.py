@@ -39,7 +39,7 @@ class Peer(Loops, Protocol):
 
     NAME: str
 
-    def installed(self) -> bool: ...
+    def is_installed(self) -> bool: ...
 
 
 class Subject(Protocol):

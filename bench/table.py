@@ -30,32 +30,34 @@ HEADER = LINE.format(
 )
 
 
-def line(figure: Figure, target: Target | None) -> str:
+def format_line(figure: Figure, target: Target | None) -> str:
     return LINE.format(
         figure.measure,
-        number(figure.value),
+        format_number(figure.value),
         figure.unit,
-        number(figure.reference),
-        number(figure.ratio),
-        "" if figure.low is None else f"{number(figure.low)} to {number(figure.high)}",
+        format_number(figure.reference),
+        format_number(figure.ratio),
+        ""
+        if figure.low is None
+        else f"{format_number(figure.low)} to {format_number(figure.high)}",
         "" if target is None else str(target),
-        figure.note or verdict(figure, target),
+        figure.note or judge_figure(figure, target),
     ).rstrip()
 
 
-def verdict(figure: Figure, target: Target | None) -> str:
+def judge_figure(figure: Figure, target: Target | None) -> str:
     if target is None:
         return ""
     return "met" if target.met_by(figure) else "missed"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.2f}"
 
 
-def json_line(store: str, figure: Figure) -> str:
+def format_json_line(store: str, figure: Figure) -> str:
     values = {
         "store": store,
         "measure": figure.measure,
@@ -70,5 +72,5 @@ def json_line(store: str, figure: Figure) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def peer_line(result: Result) -> str:
+def format_peer_line(result: Result) -> str:
     return msgspec.json.encode(result).decode()

@@ -25,42 +25,42 @@ class Usage(Struct, frozen=True):
         )
 
 
-def server_seconds(first: int) -> float:
+def read_server_seconds(first: int) -> float:
     """Returns the CPU seconds of a server and its children, including ended ones."""
-    alive = sum(own_ticks(pid) for pid in [first, *children(first)])
-    ended = sum(ticks(first)[2:])
+    alive = sum(read_own_ticks(pid) for pid in [first, *list_children(first)])
+    ended = sum(read_ticks(first)[2:])
     return (alive + ended) / TICKS
 
 
-def own_ticks(pid: int) -> int:
+def read_own_ticks(pid: int) -> int:
     try:
-        return sum(ticks(pid)[:2])
+        return sum(read_ticks(pid)[:2])
     except (FileNotFoundError, ProcessLookupError):
         return 0
 
 
-def ticks(pid: int) -> list[int]:
+def read_ticks(pid: int) -> list[int]:
     """Returns utime, stime, cutime and cstime, see proc(5)."""
-    return [int(word) for word in fields(pid)[11:15]]
+    return [int(word) for word in read_fields(pid)[11:15]]
 
 
-def children(pid: int) -> Iterator[int]:
+def list_children(pid: int) -> Iterator[int]:
     for directory in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int(fields(int(directory.name))[1])
+            parent = int(read_fields(int(directory.name))[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
         if parent == pid:
             yield int(directory.name)
 
 
-def fields(pid: int) -> list[str]:
+def read_fields(pid: int) -> list[str]:
     """Returns the fields from the state on, because the name before it may contain spaces."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 @contextmanager
-def on_one_core(server: Server) -> Iterator[None]:
+def use_one_core(server: Server) -> Iterator[None]:
     """Pins the server, this process and its children to one core."""
     own = os.sched_getaffinity(0)
     pids = [0, *server.processes]

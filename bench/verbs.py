@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.processes import Start
-from bench.workload import BULK, WARM_UP, bodies, body
+from bench.workload import BULK, WARM_UP, make_bodies, make_body
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.errors import NotFound
@@ -36,7 +36,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Broker]:
+async def open_broker(url: str) -> AsyncIterator[Broker]:
     async with await stores.open(url) as store:
         broker = Broker(store)
         try:
@@ -46,7 +46,7 @@ async def opened(url: str) -> AsyncIterator[Broker]:
         yield broker
 
 
-def draft(text: str, queue: str = QUEUE) -> Draft:
+def make_draft(text: str, queue: str = QUEUE) -> Draft:
     return Draft(body=text.encode(), queue=queue)
 
 
@@ -56,8 +56,8 @@ def publish(start: Start, url: str, seconds: float, callers: int) -> float:
 
 
 async def _publish(start: Start, url: str, seconds: float, callers: int) -> float:
-    async with opened(url) as broker:
-        texts = bodies(BULK)
+    async with open_broker(url) as broker:
+        texts = make_bodies(BULK)
         await call_until(broker, texts[:WARM_UP], lambda count: count >= WARM_UP)
         start()
         began = time.monotonic()
@@ -74,7 +74,7 @@ async def _publish(start: Start, url: str, seconds: float, callers: int) -> floa
 async def call_until(broker: Broker, texts: list[str], over: Callable[[int], bool]) -> int:
     count = 0
     while not over(count):
-        await broker.publish(draft(texts[count % len(texts)]))
+        await broker.publish(make_draft(texts[count % len(texts)]))
         count += 1
     return count
 
@@ -85,8 +85,8 @@ def bulk(start: Start, url: str, count: int) -> float:
 
 
 async def _bulk(start: Start, url: str, count: int) -> float:
-    async with opened(url) as broker:
-        texts = bodies(BULK)
+    async with open_broker(url) as broker:
+        texts = make_bodies(BULK)
         await publish_batch(broker, texts)
         start()
         began = time.monotonic()
@@ -96,7 +96,7 @@ async def _bulk(start: Start, url: str, count: int) -> float:
 
 
 async def publish_batch(broker: Broker, texts: list[str]) -> None:
-    published = await broker.publish_many([draft(text) for text in texts])
+    published = await broker.publish_many([make_draft(text) for text in texts])
     require(all(each.id for each in published), "a message was refused")
 
 
@@ -105,8 +105,8 @@ def fill(start: Start, url: str, count: int) -> None:
 
 
 async def _fill(start: Start, url: str, count: int) -> None:
-    async with opened(url) as broker:
-        texts = bodies(BULK)
+    async with open_broker(url) as broker:
+        texts = make_bodies(BULK)
         start()
         for done in range(0, count, BULK):
             await publish_batch(broker, texts[: count - done])
@@ -118,7 +118,7 @@ def drain(start: Start, url: str, most: int) -> tuple[int, float]:
 
 
 async def _drain(start: Start, url: str, most: int) -> tuple[int, float]:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         await drain_some(broker, WARM_UP)
         start()
         began = time.monotonic()
@@ -165,12 +165,12 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
 
 
 async def _send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         await asyncio.to_thread(start)
         for number in range(count):
             await asyncio.sleep(pause)
             # The monotonic clock is shared by all processes of a machine.
-            await broker.publish(draft(body(number, time.monotonic())))
+            await broker.publish(make_draft(make_body(number, time.monotonic())))
     return []
 
 
@@ -180,22 +180,22 @@ def memory(start: Start, url: str, count: int, warm_up: int) -> float:
 
 
 async def _memory(start: Start, url: str, count: int, warm_up: int) -> float:
-    async with opened(url) as broker:
-        await live(broker, warm_up)
+    async with open_broker(url) as broker:
+        await publish_and_drain_some(broker, warm_up)
         start()
-        before = peak()
-        await live(broker, count)
-        return (peak() - before) / 1e6
+        before = read_peak()
+        await publish_and_drain_some(broker, count)
+        return (read_peak() - before) / 1e6
 
 
-async def live(broker: Broker, count: int) -> None:
-    texts = bodies(BULK)
+async def publish_and_drain_some(broker: Broker, count: int) -> None:
+    texts = make_bodies(BULK)
     for _ in range(count // BULK):
         await publish_batch(broker, texts)
         require(await drain_some(broker, BULK) == BULK, "a message did not arrive")
 
 
-def peak() -> int:
+def read_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from bench import verbs, workers
-from bench.figures import Figure, absent, compared, summed_up
+from bench.figures import Figure, compare_values, make_absent, summarise
 from bench.ground import Ground
-from bench.processes import Job, Start, alone, survivor, together
+from bench.processes import Job, Start, await_survivor, run_alone, run_together
 from bench.subjects import Loops
 from bench.workers import Drained
 from bench.workload import WARM_UP
@@ -26,31 +26,31 @@ def drain(ground: Ground) -> list[Figure]:
         return count / drained.seconds
 
     hand, ours = ground.in_turn(lambda url: drain_by(ground.reference, url, count), by_worker)
-    return [compared("drain", "msg/s", hand, ours), summed_up("client_cpu_us", "us", client)]
+    return [compare_values("drain", "msg/s", hand, ours), summarise("client_cpu_us", "us", client)]
 
 
 def drain_beside_peer(ground: Ground) -> list[Figure]:
     name, unit, peer = "drain_beside_peer", "msg/s", ground.subject.peer
     if peer is None:
         return []
-    if not peer.installed():
-        return [absent(name, unit, f"{peer.NAME} is not installed")]
+    if not peer.is_installed():
+        return [make_absent(name, unit, f"{peer.NAME} is not installed")]
     count = ground.sizes.messages
     theirs, ours = ground.in_turn(
         lambda url: drain_by(peer, url, ground.sizes.peer_messages),
         lambda url: count / fill_and_drain(url, count).seconds,
     )
-    return [compared(name, unit, theirs, ours)]
+    return [compare_values(name, unit, theirs, ours)]
 
 
 def drain_by(loops: Loops, url: str, count: int) -> float:
-    alone(loops.fill, url, count + WARM_UP)
-    return alone(loops.drain, url, count)
+    run_alone(loops.fill, url, count + WARM_UP)
+    return run_alone(loops.drain, url, count)
 
 
 def fill_and_drain(url: str, count: int, kind: workers.Kind = "async") -> Drained:
-    alone(verbs.fill, url, count)
-    drained = alone(workers.drain, url, kind)
+    run_alone(verbs.fill, url, count)
+    drained = run_alone(workers.drain, url, kind)
     verbs.require(drained.count == count, f"{drained.count} of {count} messages were completed")
     return drained
 
@@ -62,7 +62,7 @@ def drain_threads(ground: Ground) -> list[Figure]:
         lambda url: count / fill_and_drain(url, count).seconds,
         lambda url: count / fill_and_drain(url, count, "thread").seconds,
     )
-    return [compared("drain_threads", "msg/s", coroutines, threads)]
+    return [compare_values("drain_threads", "msg/s", coroutines, threads)]
 
 
 def drain_two_workers(ground: Ground) -> list[Figure]:
@@ -71,8 +71,8 @@ def drain_two_workers(ground: Ground) -> list[Figure]:
     shares: list[float] = []
 
     def by_two(url: str) -> float:
-        alone(verbs.fill, url, count)
-        both = together(Job(workers.drain, url), Job(workers.drain, url))
+        run_alone(verbs.fill, url, count)
+        both = run_together(Job(workers.drain, url), Job(workers.drain, url))
         counts = [each.count for each in both]
         verbs.require(sum(counts) == count, f"{sum(counts)} of {count} messages were completed")
         shares.append(100 * min(counts) / count)
@@ -80,53 +80,55 @@ def drain_two_workers(ground: Ground) -> list[Figure]:
 
     one, two = ground.in_turn(lambda url: count / fill_and_drain(url, count).seconds, by_two)
     return [
-        compared("drain_two_workers", "msg/s", one, two),
-        summed_up("smaller_share", "%", shares),
+        compare_values("drain_two_workers", "msg/s", one, two),
+        summarise("smaller_share", "%", shares),
     ]
 
 
-def latency(ground: Ground) -> list[Figure]:
+def measure_latency(ground: Ground) -> list[Figure]:
     """Measures from publish in one process to the start of the handler in another."""
     reference, sizes = ground.reference, ground.sizes
     hand: list[list[float]] = []
     ours: list[list[float]] = []
     for _ in range(sizes.repeats):
         with ground.store() as url:
-            alone(reference.fill, url, 0)
-            hand.append(waits(ground, url, reference.send, reference.receive))
+            run_alone(reference.fill, url, 0)
+            hand.append(measure_waits(ground, url, reference.send, reference.receive))
         with ground.store() as url:
-            alone(verbs.fill, url, 0)
-            ours.append(waits(ground, url, verbs.send, workers.receive))
+            run_alone(verbs.fill, url, 0)
+            ours.append(measure_waits(ground, url, verbs.send, workers.receive))
     return [
-        compared(name, "ms", *([share(each, part) for each in side] for side in (hand, ours)))
+        compare_values(
+            name, "ms", *([measure_share(each, part) for each in side] for side in (hand, ours))
+        )
         for name, part in (("latency_p50_ms", 0.5), ("latency_p99_ms", 0.99))
     ]
 
 
-def waits(ground: Ground, url: str, send: Send, receive: Receive) -> list[float]:
+def measure_waits(ground: Ground, url: str, send: Send, receive: Receive) -> list[float]:
     """Skips the first messages, which pay for connections and prepared statements."""
     warm_up = ground.sizes.samples // 10
     count = ground.sizes.samples + warm_up
-    return together(Job(send, url, count, ground.sizes.pause), Job(receive, url, count))[1][
+    return run_together(Job(send, url, count, ground.sizes.pause), Job(receive, url, count))[1][
         warm_up:
     ]
 
 
-def share(seconds: list[float], part: float) -> float:
+def measure_share(seconds: list[float], part: float) -> float:
     """Returns a quantile in milliseconds."""
     return 1e3 * sorted(seconds)[int(len(seconds) * part)]
 
 
-def idle(ground: Ground) -> list[Figure]:
+def measure_idle(ground: Ground) -> list[Figure]:
     with ground.store() as url:
-        used = alone(workers.idle, url, ground.sizes.idle)
+        used = run_alone(workers.idle, url, ground.sizes.idle)
     return [Figure("idle_cpu_percent", used, "%")]
 
 
-def recovery(ground: Ground) -> list[Figure]:
+def measure_recovery(ground: Ground) -> list[Figure]:
     """Measures from the end of a killed worker to the redelivery of its message."""
     with ground.store() as url:
-        alone(verbs.fill, url, 1)
+        run_alone(verbs.fill, url, 1)
         job = Job(workers.outlive, url, ground.sizes.lease)
-        gone_at, begun_at = survivor(job, job)
+        gone_at, begun_at = await_survivor(job, job)
     return [Figure("recovery_s", begun_at - gone_at, "s")]

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bench.processes import Start
-from bench.verbs import QUEUE, draft, run
-from bench.workload import WARM_UP, bodies
+from bench.verbs import QUEUE, make_draft, run
+from bench.workload import WARM_UP, make_bodies
 from penstock import Message, Penstock
 from penstock.cli import logs
 from penstock.worker.options import WorkerOptions
@@ -35,7 +35,7 @@ class Drained(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def opened(url: str, handle: Handle) -> AsyncIterator[Penstock]:
+async def open_app(url: str, handle: Handle) -> AsyncIterator[Penstock]:
     logs.configure("quiet")
     app = Penstock(url)
     for queue in (QUEUE, FIRST):
@@ -73,10 +73,10 @@ def drain(start: Start, url: str, kind: Kind = "async") -> Drained:
 
 
 async def _drain(start: Start, url: str, kind: Kind) -> Drained:
-    async with opened(url, HANDLERS[kind]) as app:
+    async with open_app(url, HANDLERS[kind]) as app:
         broker = await app.broker()
         await app.ensure_queues(broker, [FIRST])
-        await broker.publish_many([draft(text, FIRST) for text in bodies(WARM_UP)])
+        await broker.publish_many([make_draft(text, FIRST) for text in make_bodies(WARM_UP)])
         async with working(app, FIRST) as worker:
             await last_end(worker)
         start()
@@ -115,7 +115,7 @@ async def _receive(start: Start, url: str, count: int) -> list[float]:
         if len(waits) == count:
             over.set()
 
-    async with opened(url, handle) as app, working(app):
+    async with open_app(url, handle) as app, working(app):
         await asyncio.to_thread(start)
         await over.wait()
     return waits
@@ -127,7 +127,7 @@ def idle(start: Start, url: str, seconds: float) -> float:
 
 
 async def _idle(start: Start, url: str, seconds: float) -> float:
-    async with opened(url, read) as app, working(app):
+    async with open_app(url, read) as app, working(app):
         await asyncio.sleep(1.0)
         start()
         began, used = time.monotonic(), time.process_time()
@@ -149,5 +149,5 @@ async def _outlive(start: Start, url: str, lease: float | None) -> float:
         begun.set_result(time.monotonic())
 
     await asyncio.to_thread(start)
-    async with opened(url, handle) as app, working(app, lease=lease):
+    async with open_app(url, handle) as app, working(app, lease=lease):
         return await begun

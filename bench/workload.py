@@ -6,11 +6,11 @@ BULK = 1_000
 WARM_UP = 200
 
 
-def bodies(count: int) -> list[str]:
-    return [body(number) for number in range(count)]
+def make_bodies(count: int) -> list[str]:
+    return [make_body(number) for number in range(count)]
 
 
-def body(number: int, sent_at: float = 0.0) -> str:
+def make_body(number: int, sent_at: float = 0.0) -> str:
     """Returns JSON of exactly `BODY` bytes."""
     head = f'{{"number":{number},"sent_at":{sent_at!r},"padding":"'
     return head + "x" * (BODY - len(head) - 2) + '"}'

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 import uvloop
 
 from bench import page
-from bench.__main__ import own_directory
-from bench.figures import Figure, compared
+from bench.__main__ import make_directory
+from bench.figures import Figure, compare_values
 from bench.http import batches, waiting
-from bench.http.asking import Next, always, finished, measured, request
+from bench.http.asking import Next, make_request, measure_rate, repeat_request, time_requests
 from bench.http.bodies import PUBLISH
-from bench.http.serving import Served, echo, penstock
-from bench.table import HEADER, line
+from bench.http.serving import Served, serve_echo, serve_penstock
+from bench.table import HEADER, format_line
 from bench.targets import TARGETS
 from tests.servers.postgres import Postgres
 
@@ -27,56 +27,58 @@ TERMS = (
     " is a bare uvicorn that echoes the body. Batches of 100 are compared with the same verbs in"
     " one process. Values are medians."
 )
-CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}]}')
+CLAIM = make_request("/v1/claim", b'{"queues":[{"queue":"default"}]}')
 
 
 def claim_then_complete(answer: bytes) -> bytes:
     _, found, rest = answer.partition(b'"token":"')
     if not found:
         return CLAIM
-    return request("/v1/complete", b'{"token":"' + rest.partition(b'"')[0] + b'"}')
+    return make_request("/v1/complete", b'{"token":"' + rest.partition(b'"')[0] + b'"}')
 
 
-async def figures(
+async def measure_figures(
     url: str, idle_url: str, folder: Path, given: argparse.Namespace
 ) -> AsyncIterator[Figure]:
     """`idle_url` is a store without history, whose agents have nothing to count."""
-    with echo(folder) as raw, penstock(folder, url) as server:
+    with serve_echo(folder) as raw, serve_penstock(folder, url) as server:
         for name, next in (
-            ("publish", always("/v1/publish", PUBLISH)),
+            ("publish", repeat_request("/v1/publish", PUBLISH)),
             ("claim_complete", claim_then_complete),
         ):
-            for figure in await beside_echo(name, raw, server, next, given):
+            for figure in await measure_beside_echo(name, raw, server, next, given):
                 yield figure
-    for figure in await in_batches(url, folder, given):
+    for figure in await measure_batches(url, folder, given):
         yield figure
-    with penstock(folder, idle_url) as server, penstock(folder, idle_url) as calm:
-        for figure in await waiting.figures(server, calm):
+    with serve_penstock(folder, idle_url) as server, serve_penstock(folder, idle_url) as calm:
+        for figure in await waiting.measure_figures(server, calm):
             yield figure
 
 
-async def beside_echo(
+async def measure_beside_echo(
     name: str, raw: Served, server: Served, next: Next, given: argparse.Namespace
 ) -> list[Figure]:
     echoes, ours = [], []
     for _ in range(given.repeats):
-        echoes.append(await measured(raw, always("/", PUBLISH), given.seconds))
-        ours.append(await measured(server, next, given.seconds))
+        echoes.append(await measure_rate(raw, repeat_request("/", PUBLISH), given.seconds))
+        ours.append(await measure_rate(server, next, given.seconds))
     return [
-        compared(name, "req/s", [run.rate for run in echoes], [run.rate for run in ours]),
-        compared(f"{name}_cpu_us", "us", [run.cpu for run in echoes], [run.cpu for run in ours]),
+        compare_values(name, "req/s", [run.rate for run in echoes], [run.rate for run in ours]),
+        compare_values(
+            f"{name}_cpu_us", "us", [run.cpu for run in echoes], [run.cpu for run in ours]
+        ),
     ]
 
 
-async def in_batches(url: str, folder: Path, given: argparse.Namespace) -> list[Figure]:
-    with penstock(folder, url) as server:
+async def measure_batches(url: str, folder: Path, given: argparse.Namespace) -> list[Figure]:
+    with serve_penstock(folder, url) as server:
         # Drains what the single publishes left.
-        await finished(server, batches.consuming, batches.CALLERS)
-        return await batches.figures(server, url, given.messages, given.repeats)
+        await time_requests(server, batches.consuming, batches.CALLERS)
+        return await batches.measure_figures(server, url, given.messages, given.repeats)
 
 
 @contextmanager
-def stores(name: str, folder: str) -> Iterator[tuple[str, str]]:
+def open_stores(name: str, folder: str) -> Iterator[tuple[str, str]]:
     if name == "sqlite":
         yield f"sqlite:///{folder}/queue.db", f"sqlite:///{folder}/idle.db"
     else:
@@ -92,8 +94,8 @@ async def bench(url: str, idle_url: str, folder: Path, given: argparse.Namespace
     subject = f"http-{given.store}"
     print(f"{TERMS}\n\n{HEADER}")
     seen: list[Figure] = []
-    async for figure in figures(url, idle_url, folder, given):
-        print(line(figure, TARGETS[subject].get(figure.measure)), flush=True)
+    async for figure in measure_figures(url, idle_url, folder, given):
+        print(format_line(figure, TARGETS[subject].get(figure.measure)), flush=True)
         seen.append(figure)
     if given.page:
         page.keep(subject, TERMS, seen, [])
@@ -109,7 +111,10 @@ def main() -> None:
         "--page", action="store_true", help="write the results to docs/benchmarks.md"
     )
     given = parser.parse_args()
-    with TemporaryDirectory(dir=own_directory()) as folder, stores(given.store, folder) as urls:
+    with (
+        TemporaryDirectory(dir=make_directory()) as folder,
+        open_stores(given.store, folder) as urls,
+    ):
         uvloop.run(bench(*urls, Path(folder), given))
 
 

@@ -15,19 +15,19 @@ CONNECTIONS = 64
 Next: TypeAlias = Callable[[bytes], bytes | None]
 
 
-def request(path: str, body: bytes) -> bytes:
+def make_request(path: str, body: bytes) -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-def always(path: str, body: bytes) -> Next:
-    sent = request(path, body)
+def repeat_request(path: str, body: bytes) -> Next:
+    sent = make_request(path, body)
     return lambda _: sent
 
 
-def times(count: int, path: str, body: bytes) -> Next:
+def make_limited_requests(count: int, path: str, body: bytes) -> Next:
     """Sends `count` requests in total over all connections."""
-    sent, left = request(path, body), itertools.repeat(None, count)
+    sent, left = make_request(path, body), itertools.repeat(None, count)
     return lambda _: sent if next(left, b"") is None else None
 
 
@@ -96,7 +96,7 @@ class Run(Struct, frozen=True):
     p99: float
 
 
-async def measured(server: Served, next: Next, seconds: float) -> Run:
+async def measure_rate(server: Served, next: Next, seconds: float) -> Run:
     """Measures requests per second after a warm-up."""
     crowd = Crowd(next)
     await crowd.come(server.port)
@@ -106,10 +106,10 @@ async def measured(server: Served, next: Next, seconds: float) -> Run:
     await asyncio.sleep(seconds)
     took, used, count = time.perf_counter() - began, server.cpu - used, len(crowd.took)
     crowd.end()
-    return Run(count / took, used / count * 1e6, quantile(crowd.took, 0.99) * 1e3)
+    return Run(count / took, used / count * 1e6, compute_quantile(crowd.took, 0.99) * 1e3)
 
 
-async def finished(server: Served, next: Next, connections: int) -> float:
+async def time_requests(server: Served, next: Next, connections: int) -> float:
     """Returns the seconds until all requests are answered."""
     crowd = Crowd(next, connections)
     began = time.perf_counter()
@@ -119,6 +119,6 @@ async def finished(server: Served, next: Next, connections: int) -> float:
     return time.perf_counter() - began
 
 
-def quantile(values: list[float], part: float) -> float:
+def compute_quantile(values: list[float], part: float) -> float:
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]

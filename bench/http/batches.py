@@ -6,8 +6,8 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 
-from bench.figures import Figure, compared
-from bench.http.asking import Next, finished, request, times
+from bench.figures import Figure, compare_values
+from bench.http.asking import Next, make_limited_requests, make_request, time_requests
 from bench.http.bodies import BODY, PUBLISH
 from bench.http.serving import Served
 from penstock import stores
@@ -17,10 +17,10 @@ from penstock.model.store_types import Completion
 
 BATCH, CALLERS = 100, 8
 TOKEN = re.compile(rb'"token":"([^"]+)"')
-CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}],"limit":%d}' % BATCH)
+CLAIM = make_request("/v1/claim", b'{"queues":[{"queue":"default"}],"limit":%d}' % BATCH)
 
 
-async def figures(server: Served, url: str, count: int, repeats: int) -> list[Figure]:
+async def measure_figures(server: Served, url: str, count: int, repeats: int) -> list[Figure]:
     """Runs a fixed number of messages, so that all published ones are consumed."""
     rates: dict[str, list[float]] = {
         name: [] for name in ("put", "got", "put inside", "got inside")
@@ -29,21 +29,21 @@ async def figures(server: Served, url: str, count: int, repeats: int) -> list[Fi
         broker = Broker(store)
         for _ in range(repeats):
             for name, seconds in (
-                ("put", await finished(server, publishing(count), CALLERS)),
-                ("got", await finished(server, consuming, CALLERS)),
-                ("put inside", await inside(publisher(broker, count))),
-                ("got inside", await inside(lambda: consume(broker))),
+                ("put", await time_requests(server, publishing(count), CALLERS)),
+                ("got", await time_requests(server, consuming, CALLERS)),
+                ("put inside", await time_work(make_publisher(broker, count))),
+                ("got inside", await time_work(lambda: consume(broker))),
             ):
                 rates[name].append(count / seconds)
     return [
-        compared("batch_publish", "msg/s", rates["put inside"], rates["put"]),
-        compared("batch_consume", "msg/s", rates["got inside"], rates["got"]),
+        compare_values("batch_publish", "msg/s", rates["put inside"], rates["put"]),
+        compare_values("batch_consume", "msg/s", rates["got inside"], rates["got"]),
     ]
 
 
 def publishing(count: int) -> Next:
     batch = b'{"messages":[' + b",".join([PUBLISH] * BATCH) + b"]}"
-    return times(count // BATCH, "/v1/publish/batch", batch)
+    return make_limited_requests(count // BATCH, "/v1/publish/batch", batch)
 
 
 def consuming(answer: bytes) -> bytes | None:
@@ -51,16 +51,16 @@ def consuming(answer: bytes) -> bytes | None:
     if not answer.startswith(b'{"messages":['):
         return CLAIM
     items = b",".join(b'{"token":"%s"}' % token for token in TOKEN.findall(answer))
-    return request("/v1/complete/batch", b'{"items":[' + items + b"]}") if items else None
+    return make_request("/v1/complete/batch", b'{"items":[' + items + b"]}") if items else None
 
 
-async def inside(work: Callable[[], Awaitable[None]]) -> float:
+async def time_work(work: Callable[[], Awaitable[None]]) -> float:
     began = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(CALLERS)))
     return time.perf_counter() - began
 
 
-def publisher(broker: Broker, count: int) -> Callable[[], Awaitable[None]]:
+def make_publisher(broker: Broker, count: int) -> Callable[[], Awaitable[None]]:
     left = itertools.repeat(None, count // BATCH)
 
     async def publish() -> None:

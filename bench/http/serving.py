@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from bench.usage import own_ticks
+from bench.usage import read_own_ticks
 from tests.servers.places import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,7 +38,7 @@ class Served:
     @property
     def cpu(self) -> float:
         """CPU seconds of all threads."""
-        return own_ticks(self.pid) / TICKS
+        return read_own_ticks(self.pid) / TICKS
 
     @property
     def megabytes(self) -> float:
@@ -46,18 +46,18 @@ class Served:
         return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 
-def echo(folder: Path) -> AbstractContextManager[Served]:
+def serve_echo(folder: Path) -> AbstractContextManager[Served]:
     port = free_port()
-    return served(folder, port, "-c", ECHO, str(port))
+    return serve(folder, port, "-c", ECHO, str(port))
 
 
-def penstock(folder: Path, url: str) -> AbstractContextManager[Served]:
+def serve_penstock(folder: Path, url: str) -> AbstractContextManager[Served]:
     port = free_port()
-    return served(folder, port, "-m", "penstock", "serve", "--port", str(port), "--url", url)
+    return serve(folder, port, "-m", "penstock", "serve", "--port", str(port), "--url", url)
 
 
 @contextmanager
-def served(folder: Path, port: int, *words: str) -> Iterator[Served]:
+def serve(folder: Path, port: int, *words: str) -> Iterator[Served]:
     """Starts a server. Its output is shown only if it fails."""
     with (
         (folder / f"{port}.log").open("a+") as said,

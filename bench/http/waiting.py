@@ -5,7 +5,7 @@ import statistics
 import time
 
 from bench.figures import Figure
-from bench.http.asking import quantile, request
+from bench.http.asking import compute_quantile, make_request
 from bench.http.bodies import PUBLISH
 from bench.http.listening import listening
 from bench.http.serving import Served
@@ -14,22 +14,22 @@ PARKED, LISTENERS = 2_000, 500
 WOKEN, PUBLISHED = 100, 400
 # Seconds of the idle measurement, and between two publishes.
 IDLE, PAUSE = 5.0, 0.05
-PARK = request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
-AWAITED = request("/v1/publish", PUBLISH.replace(b"default", b"awaited"))
+PARK = make_request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
+AWAITED = make_request("/v1/publish", PUBLISH.replace(b"default", b"awaited"))
 # A queue without long polls.
-ELSEWHERE = request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
+ELSEWHERE = make_request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def figures(server: Served, calm: Served) -> list[Figure]:
+async def measure_figures(server: Served, calm: Served) -> list[Figure]:
     """`calm` serves the same store without long polls, for comparison on the same disk."""
-    publisher, beside = await connection(server), await connection(calm)
+    publisher, beside = await open_connection(server), await open_connection(calm)
     for name in (b"awaited", b"elsewhere"):
-        await ask(publisher, request("/v1/queues", b'{"name":"%s"}' % name))
-    waiting = [await connection(server, PARK) for _ in range(PARKED)]
+        await ask(publisher, make_request("/v1/queues", b'{"name":"%s"}' % name))
+    waiting = [await open_connection(server, PARK) for _ in range(PARKED)]
     await asyncio.sleep(2)
-    idle = await idle_cpu(server)
+    idle = await measure_idle_cpu(server)
     woken = await wake(publisher, waiting[:WOKEN])
     for _, writer in waiting[:WOKEN]:
         writer.write(PARK)
@@ -41,13 +41,18 @@ async def figures(server: Served, calm: Served) -> list[Figure]:
     return [
         Figure("parked_cpu_percent", idle, "%"),
         Figure("parked_wake_p50_ms", statistics.median(woken) * 1e3, "ms"),
-        Figure("parked_wake_p99_ms", quantile(woken, 0.99) * 1e3, "ms"),
+        Figure("parked_wake_p99_ms", compute_quantile(woken, 0.99) * 1e3, "ms"),
         Figure("crowded_rss_mb", megabytes, "MB"),
-        Figure("crowded_p99_ms", quantile(crowded, 0.99) * 1e3, "ms", quantile(alone, 0.99) * 1e3),
+        Figure(
+            "crowded_p99_ms",
+            compute_quantile(crowded, 0.99) * 1e3,
+            "ms",
+            compute_quantile(alone, 0.99) * 1e3,
+        ),
     ]
 
 
-async def connection(server: Served, first: bytes = b"") -> Connection:
+async def open_connection(server: Served, first: bytes = b"") -> Connection:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(first)
     return reader, writer
@@ -77,7 +82,7 @@ async def publish_in_turn(*publishers: Connection) -> tuple[list[float], ...]:
     return took
 
 
-async def idle_cpu(server: Served) -> float:
+async def measure_idle_cpu(server: Served) -> float:
     used = server.cpu
     await asyncio.sleep(IDLE)
     return (server.cpu - used) / IDLE * 100

@@ -7,15 +7,15 @@ from typing import Any
 from celery import Celery
 from celery.worker import state
 
-from bench.peers.script import Drain, Fill, by_statement, main
-from bench.workload import BULK, bodies
+from bench.peers.script import Drain, Fill, count_by_statement, main
+from bench.workload import BULK, make_bodies
 
 LEFT = "SELECT count(*) FROM kombu_message WHERE visible"
 LISTED, UNACKED = "celery", "unacked"
 OPTIONS = ["--pool=solo", "--loglevel=CRITICAL", "--without-gossip", "--without-mingle"]
 
 
-def tasks(url: str, run: Any) -> tuple[Celery, Any]:
+def make_tasks(url: str, run: Any) -> tuple[Celery, Any]:
     app = Celery("bench", broker=url.replace("postgresql:", "sqla+postgresql+psycopg:"))
     app.conf.update(
         task_ignore_result=True,
@@ -32,8 +32,8 @@ def nothing(body: str) -> None: ...
 
 
 def fill(url: str, count: int, timer: Fill) -> None:
-    app, noop = tasks(url, nothing)
-    texts = bodies(BULK)
+    app, noop = make_tasks(url, nothing)
+    texts = make_bodies(BULK)
     with app.producer_pool.acquire(block=True) as producer, timer:
         for number in range(count):
             noop.apply_async(args=(texts[number % BULK],), producer=producer)
@@ -47,15 +47,15 @@ def drain(drain: Drain) -> None:
     def stop() -> None:
         state.should_stop = True
 
-    app, _ = tasks(drain.url, run)
+    app, _ = make_tasks(drain.url, run)
     drain.then(stop)
     with suppress(SystemExit):
         app.worker_main(["worker", *OPTIONS])
 
 
-def left(url: str) -> int:
+def count_left(url: str) -> int:
     if not url.startswith("redis:"):
-        return by_statement(LEFT)(url)
+        return count_by_statement(LEFT)(url)
     from redis import Redis
 
     with Redis.from_url(url) as client:
@@ -63,4 +63,4 @@ def left(url: str) -> int:
 
 
 if __name__ == "__main__":
-    main("celery", left, fill, drain)
+    main("celery", count_left, fill, drain)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.peers.peer import POSTGRES, REDIS, Environment, Failed, Peer, Step, prepared, run
+from bench.peers.peer import POSTGRES, REDIS, Environment, Failed, Peer, Step, prepare, run
 from bench.postgres import Postgres, old_snapshot, usage
 from bench.redis import Redis
 from bench.references import postgres_loops, redis_loops
@@ -40,7 +40,7 @@ class Result(Struct, frozen=True, omit_defaults=True):
 def measure(subject: Postgres | Redis, peer: Peer, repeats: int) -> Result:
     compare = compare_on_postgres if isinstance(subject, Postgres) else compare_on_redis
     try:
-        with prepared(peer) as environment:
+        with prepare(peer) as environment:
             turns = [compare(subject, peer, environment) for _ in range(repeats)]
     except Failed as failure:
         return Result(peer.name, note=str(failure))
@@ -91,7 +91,7 @@ def fill_and_drain(
         return fill, drain, usage(subject.server, readers=int(held)).since(before)
 
 
-def compared(subject: Subject, repeats: int) -> Iterator[Result]:
+def compare_peers(subject: Subject, repeats: int) -> Iterator[Result]:
     """Yields the result of each peer; none for stores without peers."""
     if isinstance(subject, Postgres | Redis):
         for peer in POSTGRES if isinstance(subject, Postgres) else REDIS:

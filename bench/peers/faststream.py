@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bench.peers.script import Drain, Fill, main
-from bench.workload import BULK, bodies
+from bench.workload import BULK, make_bodies
 
 QUEUE = "bench"
 LEFT = "SELECT count(*) FROM message"
@@ -64,7 +64,7 @@ async def fill(url: str, count: int, timer: Fill) -> None:
     async with engine.begin() as connection:
         await connection.run_sync(TABLES.create_all)
     await broker.connect()
-    messages = [json.loads(text) for text in bodies(BULK)]
+    messages = [json.loads(text) for text in make_bodies(BULK)]
     with timer:
         for done in range(0, count, BULK):
             await broker.publish_batch(*messages[: count - done], queue=QUEUE)

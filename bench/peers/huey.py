@@ -6,19 +6,19 @@ from typing import Any
 from huey.contrib.sql_huey import SqlHuey
 
 from bench.peers.script import Drain, Fill, main
-from bench.workload import BULK, bodies
+from bench.workload import BULK, make_bodies
 
 LEFT = "SELECT count(*) FROM task"
 
 
-def tasks(url: str, run: Any) -> tuple[Any, Any]:
+def make_tasks(url: str, run: Any) -> tuple[Any, Any]:
     huey = SqlHuey("bench", database=url, results=False)
     return huey, huey.task(name="noop")(run)
 
 
 def fill(url: str, count: int, timer: Fill) -> None:
-    _, noop = tasks(url, lambda body: None)
-    texts = bodies(BULK)
+    _, noop = make_tasks(url, lambda body: None)
+    texts = make_bodies(BULK)
     with timer:
         for number in range(count):
             noop(texts[number % BULK])
@@ -29,7 +29,7 @@ def drain(drain: Drain) -> None:
         json.loads(body)
         drain.run()
 
-    huey, _ = tasks(drain.url, run)
+    huey, _ = make_tasks(drain.url, run)
     # One thread, because more of them block each other.
     consumer = huey.create_consumer(workers=1, periodic=False)
     drain.then(lambda: None)

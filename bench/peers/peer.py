@@ -17,8 +17,8 @@ from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 OWN_UV = ROOT / ".tools/bin/uv"
-HERE = Path(__file__).parent
-PATIENCE = 120.0
+FOLDER = Path(__file__).parent
+INSTALL_TIMEOUT_S = 120.0
 
 
 class Failed(Exception):
@@ -36,7 +36,7 @@ class Peer(Struct, frozen=True):
     @property
     def script(self) -> Path:
         """The script of a Node peer; other peers are modules."""
-        return HERE / f"{self.name}.cjs"
+        return FOLDER / f"{self.name}.cjs"
 
 
 POSTGRES = [
@@ -90,10 +90,10 @@ Environment: TypeAlias = tuple[Sequence[str], dict[str, str]]
 
 
 @contextmanager
-def prepared(peer: Peer) -> Iterator[Environment]:
+def prepare(peer: Peer) -> Iterator[Environment]:
     """Yields the command that runs the script, and its environment variables."""
     if not peer.script.exists():
-        yield python(peer), {}
+        yield make_python_command(peer), {}
         return
     with TemporaryDirectory() as place:
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place]
@@ -101,7 +101,7 @@ def prepared(peer: Peer) -> Iterator[Environment]:
         yield ["node", str(peer.script)], {"NODE_PATH": f"{place}/node_modules"}
 
 
-def python(peer: Peer) -> list[str]:
+def make_python_command(peer: Peer) -> list[str]:
     uv = shutil.which("uv") or str(OWN_UV)
     command = [uv, "run", "--quiet", "--isolated", "--no-project", "--python", sys.executable]
     for package in (*peer.packages, "psycopg[binary]==3.3.8"):
@@ -125,12 +125,12 @@ def call(command: Sequence[str], variables: dict[str, str]) -> str:
     except FileNotFoundError:
         raise Failed(f"{command[0]} is not installed") from None
     try:
-        output, complaint = process.communicate(timeout=PATIENCE)
+        output, complaint = process.communicate(timeout=INSTALL_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         # Children of uv do not end with uv.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        raise Failed(f"timed out after {PATIENCE:g} s") from None
+        raise Failed(f"timed out after {INSTALL_TIMEOUT_S:g} s") from None
     if process.returncode:
         raise Failed(complaint.strip().splitlines()[-1])
     return output

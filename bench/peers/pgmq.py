@@ -10,7 +10,7 @@ from pgmq.async_queue import PGMQueue
 from pgmq.install import get_embedded_install_sql
 
 from bench.peers.script import Drain, Fill, main
-from bench.workload import BULK, bodies
+from bench.workload import BULK, make_bodies
 
 QUEUE = "bench"
 BATCH = 100
@@ -18,7 +18,7 @@ LEASE = 60
 LEFT = f"SELECT count(*) FROM pgmq.q_{QUEUE}"
 
 
-async def opened(url: str) -> PGMQueue:
+async def open_queue(url: str) -> PGMQueue:
     queue = PGMQueue(conn_string=url, pool_size=2, init_extension=False)
     await queue.init()
     return queue
@@ -28,9 +28,9 @@ async def fill(url: str, count: int, timer: Fill) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS pgmq")
         connection.execute(get_embedded_install_sql())
-    queue = await opened(url)
+    queue = await open_queue(url)
     await queue.create_queue(QUEUE)
-    messages = [json.loads(text) for text in bodies(BULK)]
+    messages = [json.loads(text) for text in make_bodies(BULK)]
     with timer:
         for done in range(0, count, BULK):
             await queue.send_batch(QUEUE, messages[: count - done])
@@ -38,7 +38,7 @@ async def fill(url: str, count: int, timer: Fill) -> None:
 
 
 async def drain(drain: Drain) -> None:
-    queue = await opened(drain.url)
+    queue = await open_queue(drain.url)
     drain.then(lambda: None)
     while messages := await queue.read_batch(QUEUE, vt=LEASE, batch_size=BATCH):
         for _ in messages:

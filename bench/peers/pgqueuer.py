@@ -9,7 +9,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from bench.peers.script import Drain, Fill, main
-from bench.workload import BULK, bodies
+from bench.workload import BULK, make_bodies
 
 BATCH = 100
 LEFT = "SELECT count(*) FROM pgqueuer"
@@ -18,7 +18,7 @@ LEFT = "SELECT count(*) FROM pgqueuer"
 async def fill(url: str, count: int, timer: Fill) -> None:
     queries = Queries(AsyncpgDriver(await asyncpg.connect(url)))
     await queries.install()
-    texts = [text.encode() for text in bodies(BULK)]
+    texts = [text.encode() for text in make_bodies(BULK)]
     with timer:
         for done in range(0, count, BULK):
             some = texts[: count - done]

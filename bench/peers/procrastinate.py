@@ -5,20 +5,20 @@ import json
 from procrastinate import App, PsycopgConnector
 
 from bench.peers.script import Drain, Fill, main
-from bench.workload import BULK, bodies
+from bench.workload import BULK, make_bodies
 
 CONCURRENCY = 50
 CONNECTIONS = 20
 LEFT = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
 
-def opened(url: str) -> App:
+def open_app(url: str) -> App:
     return App(connector=PsycopgConnector(conninfo=url, min_size=1, max_size=CONNECTIONS))
 
 
 async def fill(url: str, count: int, timer: Fill) -> None:
-    texts = [{"body": text} for text in bodies(BULK)]
-    async with opened(url).open_async() as app:
+    texts = [{"body": text} for text in make_bodies(BULK)]
+    async with open_app(url).open_async() as app:
         await app.schema_manager.apply_schema_async()
         publish = app.configure_task("noop", queue="bench", allow_unknown=True)
         with timer:
@@ -27,7 +27,7 @@ async def fill(url: str, count: int, timer: Fill) -> None:
 
 
 async def drain(drain: Drain) -> None:
-    app = opened(drain.url)
+    app = open_app(drain.url)
 
     @app.task(name="noop", queue="bench")
     async def noop(body: str) -> None:

@@ -77,7 +77,7 @@ def main(
 ) -> None:
     """Runs `fill URL COUNT` or `drain URL COUNT`, and prints one line of JSON."""
     step, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    counted = by_statement(left) if isinstance(left, str) else left
+    counted = count_by_statement(left) if isinstance(left, str) else left
     timer = Fill() if step == "fill" else Drain(url, count, counted)
     if isinstance(timer, Fill):
         finish(fill(url, count + WARM_UP, timer))
@@ -95,7 +95,7 @@ def main(
     print(json.dumps(line), flush=True)
 
 
-def by_statement(statement: str) -> Left:
+def count_by_statement(statement: str) -> Left:
     def left(url: str) -> int:
         with psycopg.connect(url, autocommit=True) as connection:
             row = connection.execute(statement).fetchone()

@@ -7,14 +7,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from bench.processes import Start
-from bench.workload import BULK, WARM_UP, bodies
+from bench.workload import BULK, WARM_UP, make_bodies
 
 NAME = "huey"
 # Faster than one or two.
 THREADS = 4
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     return find_spec(NAME) is not None
 
 
@@ -43,7 +43,7 @@ class Tasks:
 
 
 def fill(start: Start, url: str, count: int) -> None:
-    tasks, texts = Tasks(url, count, safe=False), bodies(BULK)
+    tasks, texts = Tasks(url, count, safe=False), make_bodies(BULK)
     start()
     for number in range(count):
         tasks.task(texts[number % BULK])

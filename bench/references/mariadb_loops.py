@@ -12,7 +12,7 @@ import asyncmy
 
 from bench.processes import Start
 from bench.verbs import run
-from bench.workload import BULK, WARM_UP, bodies, body
+from bench.workload import BULK, WARM_UP, make_bodies, make_body
 
 BATCH = 100
 # Polls, because MariaDB has no notifications.
@@ -33,7 +33,7 @@ PICK = f"SELECT id FROM ready ORDER BY id LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Cursor]:
+async def open_connection(url: str) -> AsyncIterator[Cursor]:
     place = urlsplit(url)
     async with asyncmy.connect(
         host=place.hostname, port=place.port, user=place.username,
@@ -72,8 +72,8 @@ def publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 async def _publish_one(start: Start, url: str, seconds: float) -> float:
-    async with connected(url) as cursor:
-        texts = bodies(BULK)
+    async with open_connection(url) as cursor:
+        texts = make_bodies(BULK)
         for text in texts[:WARM_UP]:
             await insert_one(cursor, text)
         start()
@@ -91,8 +91,8 @@ def bulk(start: Start, url: str, count: int) -> float:
 
 
 async def _bulk(start: Start, url: str, count: int) -> float:
-    async with connected(url) as cursor:
-        texts = bodies(BULK)
+    async with open_connection(url) as cursor:
+        texts = make_bodies(BULK)
         await insert(cursor, texts)
         start()
         began = time.monotonic()
@@ -106,8 +106,8 @@ def fill(start: Start, url: str, count: int) -> None:
 
 
 async def _fill(start: Start, url: str, count: int) -> None:
-    async with connected(url) as cursor:
-        texts = bodies(BULK)
+    async with open_connection(url) as cursor:
+        texts = make_bodies(BULK)
         start()
         for done in range(0, count, BULK):
             await insert(cursor, texts[: count - done])
@@ -119,7 +119,7 @@ def drain(start: Start, url: str, count: int) -> float:
 
 
 async def _drain(start: Start, url: str, count: int) -> float:
-    async with connected(url) as cursor:
+    async with open_connection(url) as cursor:
         for _ in range(WARM_UP // BATCH):
             await turn(cursor)
         start()
@@ -149,16 +149,16 @@ async def claim(cursor: Cursor) -> tuple[int, Rows]:
     ((token,),) = await cursor.fetchall()
     leases = ",".join(f"({id},{token},now(3) + INTERVAL 30 SECOND)" for id in ids)
     await cursor.execute(f"INSERT INTO lease VALUES {leases}")
-    await cursor.execute(f"DELETE FROM ready WHERE id IN ({listed(ids)})")
+    await cursor.execute(f"DELETE FROM ready WHERE id IN ({join_ids(ids)})")
     await cursor.execute("COMMIT")
-    await cursor.execute(f"SELECT id, body FROM message WHERE id IN ({listed(ids)})")
+    await cursor.execute(f"SELECT id, body FROM message WHERE id IN ({join_ids(ids)})")
     return token, await cursor.fetchall()
 
 
 async def acknowledge(cursor: Cursor, token: int, rows: Rows) -> None:
     if not rows:
         return
-    ids = listed([id for id, _ in rows])
+    ids = join_ids([id for id, _ in rows])
     await cursor.execute("BEGIN")
     await cursor.execute(f"DELETE FROM lease WHERE id IN ({ids}) AND token = {token} RETURNING id")
     ended = ",".join(f"({id},now(3))" for (id,) in await cursor.fetchall())
@@ -166,7 +166,7 @@ async def acknowledge(cursor: Cursor, token: int, rows: Rows) -> None:
     await cursor.execute("COMMIT")
 
 
-def listed(ids: Sequence[int]) -> str:
+def join_ids(ids: Sequence[int]) -> str:
     return ",".join(map(str, ids))
 
 
@@ -176,11 +176,11 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
 
 
 async def _send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    async with connected(url) as cursor:
+    async with open_connection(url) as cursor:
         await asyncio.to_thread(start)
         for number in range(count):
             await asyncio.sleep(pause)
-            await insert_one(cursor, body(number, time.monotonic()))
+            await insert_one(cursor, make_body(number, time.monotonic()))
     return []
 
 
@@ -191,7 +191,7 @@ def receive(start: Start, url: str, count: int) -> list[float]:
 
 async def _receive(start: Start, url: str, count: int) -> list[float]:
     waits: list[float] = []
-    async with connected(url) as cursor:
+    async with open_connection(url) as cursor:
         await asyncio.to_thread(start)
         while len(waits) < count:
             token, rows = await claim(cursor)

@@ -12,7 +12,7 @@ import asyncpg
 
 from bench.processes import Start
 from bench.verbs import run
-from bench.workload import BULK, WARM_UP, bodies, body
+from bench.workload import BULK, WARM_UP, make_bodies, make_body
 
 BATCH = 100
 CHANNEL = "q"
@@ -51,7 +51,7 @@ DELETE = "DELETE FROM q WHERE id = ANY ($1::bigint[]) AND token = $2::uuid"
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
+async def open_connection(url: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(url)
     # Even IF NOT EXISTS would wait for sessions that have prepared a statement.
     if await connection.fetchval("SELECT to_regclass('q_ready')") is None:
@@ -69,8 +69,8 @@ def publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 async def _publish_one(start: Start, url: str, seconds: float) -> float:
-    async with connected(url) as connection:
-        insert, texts = await connection.prepare(INSERT), bodies(BULK)
+    async with open_connection(url) as connection:
+        insert, texts = await connection.prepare(INSERT), make_bodies(BULK)
         for text in texts[:WARM_UP]:
             await insert.fetch(text)
         start()
@@ -88,8 +88,8 @@ def bulk(start: Start, url: str, count: int) -> float:
 
 
 async def _bulk(start: Start, url: str, count: int) -> float:
-    async with connected(url) as connection:
-        insert, texts = await connection.prepare(INSERT_MANY), bodies(BULK)
+    async with open_connection(url) as connection:
+        insert, texts = await connection.prepare(INSERT_MANY), make_bodies(BULK)
         await insert.fetch(texts)
         start()
         began = time.monotonic()
@@ -103,8 +103,8 @@ def fill(start: Start, url: str, count: int) -> None:
 
 
 async def _fill(start: Start, url: str, count: int) -> None:
-    async with connected(url) as connection:
-        insert, texts = await connection.prepare(INSERT_MANY), bodies(BULK)
+    async with open_connection(url) as connection:
+        insert, texts = await connection.prepare(INSERT_MANY), make_bodies(BULK)
         start()
         for done in range(0, count, BULK):
             await insert.fetch(texts[: count - done])
@@ -118,7 +118,7 @@ def drain(start: Start, url: str, count: int) -> float:
 
 
 async def _drain(start: Start, url: str, count: int) -> float:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         loop = await Loop.prepared(connection)
         for _ in range(WARM_UP // BATCH):
             await loop.turn()
@@ -162,12 +162,12 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
 
 
 async def _send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         insert = await connection.prepare(INSERT_AND_WAKE)
         await asyncio.to_thread(start)
         for number in range(count):
             await asyncio.sleep(pause)
-            await insert.fetch(body(number, time.monotonic()))
+            await insert.fetch(make_body(number, time.monotonic()))
     return []
 
 
@@ -179,7 +179,7 @@ def receive(start: Start, url: str, count: int) -> list[float]:
 async def _receive(start: Start, url: str, count: int) -> list[float]:
     waits: list[float] = []
     bell = asyncio.Event()
-    async with connected(url) as connection, connected(url) as listener:
+    async with open_connection(url) as connection, open_connection(url) as listener:
         await listener.add_listener(CHANNEL, lambda *_: bell.set())
         loop = await Loop.prepared(connection)
         await asyncio.to_thread(start)

@@ -11,7 +11,7 @@ from redis import asyncio as redis
 
 from bench.processes import Start
 from bench.verbs import run
-from bench.workload import BULK, WARM_UP, bodies, body
+from bench.workload import BULK, WARM_UP, make_bodies, make_body
 
 BATCH = 100
 CHANNEL = "q"
@@ -48,7 +48,7 @@ return redis.call('HDEL', KEYS[2], unpack(ARGV))
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Client]:
+async def open_connection(url: str) -> AsyncIterator[Client]:
     client = redis.Redis.from_url(url, single_connection_client=True)
     try:
         yield client
@@ -62,8 +62,8 @@ def publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 async def _publish_one(start: Start, url: str, seconds: float) -> float:
-    async with connected(url) as client:
-        texts = bodies(BULK)
+    async with open_connection(url) as client:
+        texts = make_bodies(BULK)
         for text in texts[:WARM_UP]:
             await client.lpush("list", text)
         start()
@@ -81,8 +81,8 @@ def bulk(start: Start, url: str, count: int) -> float:
 
 
 async def _bulk(start: Start, url: str, count: int) -> float:
-    async with connected(url) as client:
-        texts = bodies(BULK)
+    async with open_connection(url) as client:
+        texts = make_bodies(BULK)
         await push_all(client, texts)
         start()
         began = time.monotonic()
@@ -103,8 +103,8 @@ def fill(start: Start, url: str, count: int) -> None:
 
 
 async def _fill(start: Start, url: str, count: int) -> None:
-    async with connected(url) as client:
-        put, texts = client.register_script(FILL), bodies(BULK)
+    async with open_connection(url) as client:
+        put, texts = client.register_script(FILL), make_bodies(BULK)
         start()
         for done in range(0, count, BULK):
             await put(keys=["seq", "ready", "body"], args=texts[: count - done])
@@ -116,7 +116,7 @@ def drain(start: Start, url: str, count: int) -> float:
 
 
 async def _drain(start: Start, url: str, count: int) -> float:
-    async with connected(url) as client:
+    async with open_connection(url) as client:
         loop = Loop(client)
         for _ in range(WARM_UP // BATCH):
             await loop.turn()
@@ -159,12 +159,12 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
 
 
 async def _send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    async with connected(url) as client:
+    async with open_connection(url) as client:
         put = client.register_script(FILL)
         await asyncio.to_thread(start)
         for number in range(count):
             await asyncio.sleep(pause)
-            sent = body(number, time.monotonic())
+            sent = make_body(number, time.monotonic())
             await put(keys=["seq", "ready", "body"], args=[sent])
     return []
 
@@ -177,7 +177,7 @@ def receive(start: Start, url: str, count: int) -> list[float]:
 async def _receive(start: Start, url: str, count: int) -> list[float]:
     waits: list[float] = []
     other = redis.Redis.from_url(url)
-    async with connected(url) as client, other, other.pubsub() as listener:
+    async with open_connection(url) as client, other, other.pubsub() as listener:
         await listener.subscribe(CHANNEL)
         loop = Loop(client)
         await asyncio.to_thread(start)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from bench.processes import Start
-from bench.workload import BULK, WARM_UP, bodies, body
+from bench.workload import BULK, WARM_UP, make_bodies, make_body
 
 BATCH = 100
 POLL = 0.001
@@ -46,7 +46,7 @@ def connect(url: str) -> sqlite3.Connection:
 
 def publish_one(start: Start, url: str, seconds: float) -> float:
     """Returns rows per second, one row per transaction."""
-    connection, texts = connect(url), bodies(BULK)
+    connection, texts = connect(url), make_bodies(BULK)
     for text in texts[:WARM_UP]:
         connection.execute(INSERT, (text,))
     start()
@@ -60,7 +60,7 @@ def publish_one(start: Start, url: str, seconds: float) -> float:
 
 def bulk(start: Start, url: str, count: int) -> float:
     """Returns rows per second, 1000 rows per transaction."""
-    connection, texts = connect(url), bodies(BULK)
+    connection, texts = connect(url), make_bodies(BULK)
     insert_many(connection, texts)
     start()
     began = time.monotonic()
@@ -70,7 +70,7 @@ def bulk(start: Start, url: str, count: int) -> float:
 
 
 def fill(start: Start, url: str, count: int) -> None:
-    connection, texts = connect(url), bodies(BULK)
+    connection, texts = connect(url), make_bodies(BULK)
     start()
     for done in range(0, count, BULK):
         insert_many(connection, texts[: count - done])
@@ -123,7 +123,7 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
     start()
     for number in range(count):
         sleep(pause)
-        connection.execute(INSERT, (body(number, time.monotonic()),))
+        connection.execute(INSERT, (make_body(number, time.monotonic()),))
     return []
 
 
