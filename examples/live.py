@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -26,8 +27,8 @@ from penstock.broker.local import Broker
 from penstock.client import Client
 from penstock.errors import PenstockError
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
 from live_app import QUEUES, app, furnish, send_shop_traffic  # noqa: E402
 
 APP = "live_app:app"
@@ -63,11 +64,28 @@ async def publish(service: str, stopped: asyncio.Event) -> None:
     """Sends traffic a few times per second, half of it through the HTTP service."""
     async with Client(service) as client:
         await wait_until_ready(client, stopped)
+        if not stopped.is_set():
+            await act_as_operator(client)
         number = 0
         while not stopped.is_set():
             number += 1
             await send_shop_traffic(number, client.publish)
             await pause(stopped, random.uniform(0.02, 0.3))
+
+
+async def act_as_operator(client: Client) -> None:
+    """Leaves entries in the audit log, a key that may look, a saved view and a bulk action."""
+    send = client.admin.send
+    found = await send("GET", "/v1/keys", gives=dict[str, Any])
+    if found["keys"]:
+        return
+    await client.admin.set_queue("mail", purpose="Mails to customers")
+    viewer = {"name": "wallboard", "roles": ["viewer"]}
+    await send("POST", "/v1/keys", viewer, gives=Any)
+    view = {"filter": "state:dead queue:webhooks error:TimeoutError"}
+    await send("PUT", "/v1/views/broken-hosts", view, gives=Any)
+    again = {"verb": "redrive", "filter": "state:dead queue:payments", "rate": 5.0}
+    await send("POST", "/v1/bulk", again, gives=Any)
 
 
 async def pause(stopped: asyncio.Event, seconds: float) -> None:
@@ -138,7 +156,9 @@ async def main(path: str, seconds: float) -> None:
     url = f"sqlite:///{path}"
     app.use(url)
     environment = os.environ | {"PENSTOCK_URL": url, "PENSTOCK_LOG": f"{path}.log"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.getenv("PYTHONPATH"))))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(FOLDER), os.getenv("PYTHONPATH")))
+    )
     broker = await app.broker()
     # A broker on a store: the census is not for clients.
     assert isinstance(broker, Broker)

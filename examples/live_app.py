@@ -7,8 +7,8 @@ import random
 import time
 
 from penstock import Context, constant, exponential
-from penstock.cli.demo.acts import Publish, send_traffic
 from penstock.cli.demo.app import app, resize, send_mail
+from penstock.cli.demo.steps import Publish, send_traffic
 from penstock.model.human import HumanPattern
 from penstock.model.message import Draft
 from penstock.model.queue import QueueState
@@ -36,6 +36,13 @@ REFUND = HumanPattern(
         ],
     },
 )
+
+
+MAIL = {
+    "type": "object",
+    "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+    "required": ["to"],
+}
 
 
 def find_charge(order: int) -> str:
@@ -111,7 +118,7 @@ async def send_shop_traffic(number: int, publish: Publish) -> None:
 
 
 async def furnish() -> None:
-    """Adds a rule, a paused queue, a workflow and two open decisions, unless the file has them."""
+    """Adds a rule, a schema, a workflow, a paused queue and two open decisions, once for a file."""
     broker = await app.broker()
     if await broker.rules.list_rules():
         return
@@ -126,6 +133,8 @@ async def furnish() -> None:
             flow.add(resize.call(f"part-{number}", [3_000]), after=collect) for number in (1, 2)
         ]
         flow.add(send_mail.call("ada@example.org", "the books are closed"), after=parts)
+    await broker.schemas.add("mail", MAIL)
+    await broker.schemas.bind("mail", "mail", follow=True)
     for order, amount, hours in ((90_017, 612.40, 0.8), (90_044, 58.00, 5.0)):
         await refund.aenqueue(order, amount, hours)
     await broker.admin.set_state("exports", QueueState.PAUSED)

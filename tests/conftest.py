@@ -27,24 +27,38 @@ from tests.servers.server import Server, Unavailable
 
 S = TypeVar("S", bound=Server)
 names = count(1)
-# These share one Spark session, and the other tests of the pipeline another one. Both take about
-# as long.
-FULL_RUNS = tuple(
-    f"tests/pipeline/test_{name}.py" for name in ("agreement", "lake_jobs", "results", "replay")
-)
-SPARK_TESTS = "tests/pipeline/"
+PIPELINE_TESTS = "tests/pipeline/"
+# These share one Spark session, so all run in one process.
+SPARK_MODULES = tuple(
+    f"{PIPELINE_TESTS}test_{name}.py"
+    for name in (
+        "agreement", "analyse", "backtest", "govern_paths", "older_lakes", "replay", "results",
+        "seasonal", "sink", "spark", "spark_lakes", "triage", "work",
+    )
+)  # fmt: skip
 # These take minutes. They start first, so that no process is left working alone at the end.
 SLOW_MODULES = (
-    *FULL_RUNS,
-    SPARK_TESTS,
-    "tests/http/test_authorization.py",
+    *SPARK_MODULES,
+    PIPELINE_TESTS,
+    "tests/worker/test_standby.py",
+    "tests/faults/test_storm.py",
+    "tests/docs/test_examples.py",
     "tests/http/test_fuzz.py",
     "tests/http/test_generated_clients.py",
+    "tests/http/test_authorization.py",
     "tests/dashboard/",
-    "tests/faults/test_storm.py",
     "tests/conformance/test_machine.py",
+    "tests/http/test_scaiqueue.py",
+    "tests/http/test_notices.py",
+    "tests/http/test_settle_rights.py",
+    "tests/http/test_access.py",
+    "tests/http/test_events.py",
+    "tests/worker/test_crash.py",
+    "tests/cli/test_queuectl.py",
+    "tests/cli/test_workers.py",
+    "tests/cli/test_logs.py",
+    "tests/cli/test_postgres.py",
     "tests/conformance/test_search.py",
-    "tests/conformance/test_large_workflows.py",
     "tests/conformance/test_fencing.py",
 )
 # Spark may take minutes to start on a busy machine.
@@ -60,8 +74,15 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: find_turn(item.nodeid))
     for item in items:
-        if item.nodeid.startswith(SPARK_TESTS) and item.get_closest_marker("timeout") is None:
+        refuse_another_spark(item)
+        if item.nodeid.startswith(PIPELINE_TESTS) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+
+
+def refuse_another_spark(item: pytest.Item) -> None:
+    module, _, _ = item.nodeid.partition("::")
+    if "spark" in getattr(item, "fixturenames", ()) and module not in SPARK_MODULES:
+        raise pytest.UsageError(f"{module} uses Spark; add it to SPARK_MODULES")
 
 
 def find_turn(nodeid: str) -> int:
@@ -83,13 +104,11 @@ def pytest_collection() -> Iterator[None]:
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a module in one process, so that its servers start once."""
+    """Keeps tests of a module in one process, whose servers start once, and all with Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, _ = nodeid.partition("::")
-        if module in FULL_RUNS:
-            return FULL_RUNS[0]
-        return SPARK_TESTS if module.startswith(SPARK_TESTS) else module
+        return SPARK_MODULES[0] if module in SPARK_MODULES else module
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,7 @@ from tests.agents.scenes import moment, ticks, two_stores
 pytestmark = pytest.mark.anyio
 
 
-async def fired(
+async def list_fired(
     start: str, duration: str, cron: str, timezone: str = "Europe/Paris", nodes: int = 1
 ) -> list[str]:
     """The ticks of a schedule while time passes."""
@@ -29,34 +29,36 @@ async def fired(
 
 async def test_a_schedule_ticks_in_its_own_time_zone() -> None:
     start = "2026-01-15T00:00:00+00:00"
-    assert await fired(start, "24h", "0 9 * * *", "UTC") == ["2026-01-15T09:00:00+00:00"]
-    assert await fired(start, "24h", "0 9 * * *") == ["2026-01-15T08:00:00+00:00"]
-    assert await fired(start, "24h", "0 9 * * *", "Asia/Kolkata") == ["2026-01-15T03:30:00+00:00"]
+    assert await list_fired(start, "24h", "0 9 * * *", "UTC") == ["2026-01-15T09:00:00+00:00"]
+    assert await list_fired(start, "24h", "0 9 * * *") == ["2026-01-15T08:00:00+00:00"]
+    assert await list_fired(start, "24h", "0 9 * * *", "Asia/Kolkata") == [
+        "2026-01-15T03:30:00+00:00"
+    ]
 
 
 async def test_a_daily_tick_follows_local_time_over_the_change() -> None:
-    assert await fired("2026-03-28T00:00:00+00:00", "48h", "0 9 * * *") == [
+    assert await list_fired("2026-03-28T00:00:00+00:00", "48h", "0 9 * * *") == [
         "2026-03-28T08:00:00+00:00",
         "2026-03-29T07:00:00+00:00",
     ]
 
 
 async def test_a_daily_tick_in_the_hour_that_does_not_exist_fires_right_after_it() -> None:
-    assert await fired("2026-03-28T12:00:00+00:00", "48h", "30 2 * * *") == [
+    assert await list_fired("2026-03-28T12:00:00+00:00", "48h", "30 2 * * *") == [
         "2026-03-29T01:00:00+00:00",
         "2026-03-30T00:30:00+00:00",
     ]
 
 
 async def test_a_daily_tick_in_the_hour_that_comes_twice_fires_once() -> None:
-    assert await fired("2026-10-24T12:00:00+00:00", "48h", "30 2 * * *") == [
+    assert await list_fired("2026-10-24T12:00:00+00:00", "48h", "30 2 * * *") == [
         "2026-10-25T00:30:00+00:00",
         "2026-10-26T01:30:00+00:00",
     ]
 
 
 async def test_a_schedule_made_in_the_second_of_the_two_hours_does_not_fire_for_the_first() -> None:
-    assert await fired("2026-10-25T01:10:00+00:00", "1h", "30 2 * * *") == []
+    assert await list_fired("2026-10-25T01:10:00+00:00", "1h", "30 2 * * *") == []
 
 
 async def test_an_hourly_tick_fires_every_hour_over_both_changes() -> None:
@@ -70,7 +72,7 @@ async def test_an_hourly_tick_fires_every_hour_over_both_changes() -> None:
             assert await ticks(simulation.broker, "default") == expected
 
 
-async def missed(policy: Missed, cron: str, asleep: float) -> list[str]:
+async def list_missed(policy: Missed, cron: str, asleep: float) -> list[str]:
     """What fires when nobody was there for a while, and one regular tick after."""
     async with Simulation.open() as simulation:
         await simulation.broker.admin.schedule(Schedule("s", cron, Draft(), missed=policy))
@@ -80,19 +82,19 @@ async def missed(policy: Missed, cron: str, asleep: float) -> list[str]:
 
 
 async def test_skip_leaves_out_what_was_missed() -> None:
-    assert await missed(Missed.SKIP, "0 * * * *", 3.5 * 3_600) == ["01T04:00"]
+    assert await list_missed(Missed.SKIP, "0 * * * *", 3.5 * 3_600) == ["01T04:00"]
 
 
 async def test_skip_still_fires_a_tick_that_is_only_late() -> None:
-    assert await missed(Missed.SKIP, "0 * * * *", 3_630) == ["01T01:00", "01T02:00"]
+    assert await list_missed(Missed.SKIP, "0 * * * *", 3_630) == ["01T01:00", "01T02:00"]
 
 
 async def test_one_makes_up_for_the_last_tick_that_was_missed() -> None:
-    assert await missed(Missed.ONE, "0 * * * *", 3.5 * 3_600) == ["01T03:00", "01T04:00"]
+    assert await list_missed(Missed.ONE, "0 * * * *", 3.5 * 3_600) == ["01T03:00", "01T04:00"]
 
 
 async def test_all_makes_up_for_every_tick_that_was_missed() -> None:
-    assert await missed(Missed.ALL, "0 * * * *", 3.5 * 3_600) == [
+    assert await list_missed(Missed.ALL, "0 * * * *", 3.5 * 3_600) == [
         "01T01:00",
         "01T02:00",
         "01T03:00",
@@ -122,7 +124,7 @@ async def test_one_after_more_missed_ticks_than_one_look_counts() -> None:
 async def test_two_nodes_fire_each_tick_once() -> None:
     expected = [f"2026-01-01T00:{minute:02}:00+00:00" for minute in range(1, 31)]
     start = "2026-01-01T00:00:00+00:00"
-    assert await fired(start, "30m", "* * * * *", "UTC", nodes=2) == expected
+    assert await list_fired(start, "30m", "* * * * *", "UTC", nodes=2) == expected
 
 
 async def test_two_schedulers_at_the_same_moment_fire_each_tick_once(tmp_path: Path) -> None:

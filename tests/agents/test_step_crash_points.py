@@ -42,7 +42,7 @@ class Scene:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("verb", "call"),
-    [("save_steps", 1), ("wait", 1), ("wait", 2), ("wait", 3), ("look", 2), ("steps", 1),
+    [("save_steps", 1), ("wait", 1), ("wait", 2), ("wait", 3), ("resume_held", 2), ("steps", 1),
      ("wait_facts", 1), ("edges", 1), ("signals", 1), ("complete", 1)],
 )  # fmt: skip
 async def test_no_crash_point_of_a_run_that_waits_loses_or_repeats_a_step(

@@ -13,7 +13,7 @@ from tests.local import local
 pytestmark = pytest.mark.anyio
 
 
-async def prepared(app: Penstock) -> tuple[Broker, list[Schedule]]:
+async def prepare(app: Penstock) -> tuple[Broker, list[Schedule]]:
     broker = await app.broker()
     await app.prepare(broker)
     return local(broker), await broker.admin.schedules()
@@ -46,21 +46,21 @@ async def test_a_schedule_that_is_as_declared_is_left_alone(app: Penstock) -> No
     @app.task(name="report", cron="*/5 * * * *")
     def report() -> None: ...
 
-    broker, (made,) = await prepared(app)
+    broker, (made,) = await prepare(app)
     paused = await broker.store.save_schedule(
         Schedule(
             made.name, made.cron, made.draft, paused=True, id=made.id,
             queue_id=made.queue_id, next_at=12345, declared_in=made.declared_in,
         )
     )  # fmt: skip
-    assert (await prepared(app))[1] == [paused]
+    assert (await prepare(app))[1] == [paused]
 
 
 async def test_a_changed_schedule_is_saved_and_stays_paused(app: Penstock) -> None:
     def report() -> None: ...
 
     app.task(name="report", cron="*/5 * * * *", missed="all")(report)
-    broker, (made,) = await prepared(app)
+    broker, (made,) = await prepare(app)
     assert made.missed is Missed.ALL
     await broker.store.save_schedule(
         Schedule(made.name, made.cron, made.draft, paused=True, id=made.id, queue_id=made.queue_id)
@@ -68,7 +68,7 @@ async def test_a_changed_schedule_is_saved_and_stays_paused(app: Penstock) -> No
     again = Penstock(app.url)
     again.connections = app.connections
     again.task(name="report", cron="*/7 * * * *")(report)
-    _, (changed,) = await prepared(again)
+    _, (changed,) = await prepare(again)
     assert (changed.cron, changed.paused, changed.missed) == ("*/7 * * * *", True, Missed.ONE)
 
 

@@ -72,7 +72,7 @@ def has(done: list[int], count: int) -> bool:
     return len(done) == count
 
 
-def stored(app: Penstock) -> int:
+def count_stored(app: Penstock) -> int:
     return len(app.run(find(app)))
 
 
@@ -87,7 +87,7 @@ def test_a_rollback_takes_the_job_with_it(
     db.execute("INSERT INTO orders VALUES ('pipe')")
     send.options(connection=db).enqueue("a@b")
     db.rollback()
-    assert stored(app) == 0
+    assert count_stored(app) == 0
     assert db.execute("SELECT count(*) FROM orders").fetchone() == (0,)
 
 
@@ -98,7 +98,7 @@ def test_a_commit_publishes_the_job_with_the_callers_own_rows(
     with db:
         db.execute("INSERT INTO orders VALUES ('pipe')")
         job = send.options(connection=db).enqueue("a@b")
-        assert stored(app) == 0
+        assert count_stored(app) == 0
     assert job.status() is State.READY
     assert db.execute("SELECT count(*) FROM orders").fetchone() == (1,)
 
@@ -109,9 +109,9 @@ def test_a_transaction_is_begun_if_there_is_none(
     db = connect()
     send.options(connection=db).enqueue("a@b")
     assert db.in_transaction
-    assert stored(app) == 0
+    assert count_stored(app) == 0
     db.commit()
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_many_calls_go_into_one_transaction(
@@ -120,7 +120,7 @@ def test_many_calls_go_into_one_transaction(
     db = connect()
     inside = send.options(connection=db)
     jobs = app.enqueue_many(inside.call(str(number)) for number in range(5))
-    assert stored(app) == 0
+    assert count_stored(app) == 0
     db.commit()
     assert [job.status() for job in jobs] == [State.READY] * 5
     with pytest.raises(InvalidInput, match="same connection"):
@@ -156,7 +156,7 @@ def test_in_autocommit_mode_the_job_is_published_at_once(
     send.options(connection=db).enqueue("c@d")
     assert db.in_transaction
     db.execute("ROLLBACK")
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_a_savepoint_of_the_callers_takes_the_job_back(
@@ -169,7 +169,7 @@ def test_a_savepoint_of_the_callers_takes_the_job_back(
     send.options(connection=db).enqueue("taken back")
     db.execute("ROLLBACK TO mine")
     db.execute("COMMIT")
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_a_read_transaction_that_others_have_written_past_is_refused(
@@ -183,7 +183,7 @@ def test_a_read_transaction_that_others_have_written_past_is_refused(
         send.options(connection=db).enqueue("a@b")
     assert db.in_transaction
     db.execute("COMMIT")
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_a_fresh_read_transaction_becomes_a_writing_one(
@@ -194,7 +194,7 @@ def test_a_fresh_read_transaction_becomes_a_writing_one(
     db.execute("SELECT * FROM orders").fetchall()
     send.options(connection=db).enqueue("a@b")
     db.execute("COMMIT")
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 @pytest.mark.parametrize("other", ["other.db", ":memory:"])
@@ -234,7 +234,7 @@ def test_another_path_to_the_same_file_is_the_same_file(
     link.symlink_to(path)
     with closing(sqlite3.connect(link)) as db, db:
         send.options(connection=db).enqueue("a@b")
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_a_refused_job_leaves_no_transaction_behind(app: Penstock, connect: Open) -> None:
@@ -269,7 +269,7 @@ def test_a_plain_enqueue_by_whoever_holds_the_transaction_is_refused_at_once(
             call()
     db.commit()
     send.enqueue("c@d")
-    assert stored(app) == 2
+    assert count_stored(app) == 2
 
 
 def test_a_plain_enqueue_of_another_thread_waits_for_the_commit(
@@ -282,7 +282,7 @@ def test_a_plain_enqueue_of_another_thread_waits_for_the_commit(
         assert not waiting.done()
         db.commit()
         assert waiting.result(CAP).status() is State.READY
-    assert stored(app) == 2
+    assert count_stored(app) == 2
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_the_store_is_opened_in_the_middle_of_a_transaction(
     db.execute("INSERT INTO orders VALUES ('pipe')")
     send.options(connection=db).enqueue("a@b")
     db.commit()
-    assert stored(app) == 1
+    assert count_stored(app) == 1
     other.close()
 
 
@@ -393,16 +393,16 @@ def test_a_workflow_opens_when_the_caller_commits(
         with app.workflow("sending", key="k", connection=db) as flow:
             first = flow.add(send.call("ann"))
             flow.add(send.call("bob"), after=first)
-        assert stored(app) == 0
+        assert count_stored(app) == 0
         assert app.run(look(app)) == 0
-    assert stored(app) == 2
+    assert count_stored(app) == 2
     assert flow.view().states == (State.READY, State.SCHEDULED)
     again = chain(send.call("ann"), send.call("bob")).build("sending", "k").start()
     assert (again.duplicate, again.ids) == (True, flow.ids)
 
 
 async def look(app: Penstock) -> int:
-    return (await local(await app.broker()).store.look()).seen
+    return (await local(await app.broker()).store.resume_held()).seen
 
 
 def test_a_workflow_never_was_if_the_caller_rolls_back(
@@ -412,7 +412,7 @@ def test_a_workflow_never_was_if_the_caller_rolls_back(
     db.execute("INSERT INTO orders VALUES ('tea')")
     flow = chain(send.call("ann"), send.call("bob")).enqueue(key="k", connection=db)
     db.rollback()
-    assert stored(app) == 0
+    assert count_stored(app) == 0
     with pytest.raises(NotFound):
         flow.view()
     assert not chain(send.call("ann"), send.call("bob")).enqueue(key="k").duplicate
@@ -426,7 +426,7 @@ def test_a_second_workflow_with_the_key_of_the_transaction_is_refused(
     with pytest.raises(Conflict):
         chain(send.call("ann")).enqueue(key="k", connection=db)
     db.commit()
-    assert stored(app) == 1
+    assert count_stored(app) == 1
 
 
 def test_a_workflow_in_a_transaction_has_at_most_1000_nodes(

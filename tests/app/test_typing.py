@@ -12,7 +12,7 @@ HERE = Path(__file__).parent / "typed"
 FOUND = re.compile(r"^(?P<file>.+?):(?P<line>\d+): error: .*\[(?P<code>[\w-]+)\]$")
 
 
-def planted(path: Path) -> Counter[tuple[str, int, str]]:
+def find_planted(path: Path) -> Counter[tuple[str, int, str]]:
     return Counter(
         (path.name, number, code.strip())
         for number, line in enumerate(path.read_text().splitlines(), 1)
@@ -35,5 +35,5 @@ def test_mypy_finds_exactly_the_planted_errors(pytestconfig: pytest.Config, tmp_
         for match in map(FOUND.match, report.splitlines())
         if match is not None
     )
-    assert found == planted(paths[0]) + planted(paths[1]), report
+    assert found == find_planted(paths[0]) + find_planted(paths[1]), report
     assert found.total() > 20

@@ -9,8 +9,8 @@ from penstock.artifacts.rules import (
     ArtifactLimits,
     DeliveryPrefix,
     check_apart,
+    check_limits,
     check_name,
-    check_room,
     find_orphans,
     find_visible_prefix,
     make_limits,
@@ -68,10 +68,10 @@ def test_a_message_has_so_many_files_so_many_bytes_and_no_two_alike(
     listed: list[Artifact], error: type[PenstockError] | None
 ) -> None:
     if error is None:
-        check_room(listed, LIMITS)
+        check_limits(listed, LIMITS)
         return
     with pytest.raises(error):
-        check_room(listed, LIMITS)
+        check_limits(listed, LIMITS)
 
 
 def test_the_same_name_takes_the_place_of_the_old() -> None:

@@ -10,8 +10,8 @@ import pytest
 from penstock import stores
 from penstock.agents.artifact_pruner import ArtifactPruner
 from penstock.artifacts.local import LocalArtifactStorage
-from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import Artifact, ArtifactLimits, DeliveryPrefix
+from penstock.artifacts.service import ArtifactService
 from penstock.artifacts.storage import ArtifactStorage
 from penstock.broker.local import Broker
 from penstock.errors import (
@@ -40,12 +40,12 @@ def folder(tmp_path: Path) -> LocalArtifactStorage:
 @pytest.fixture
 async def broker(folder: LocalArtifactStorage) -> AsyncIterator[Broker]:
     async with await stores.open("sqlite://") as store:
-        yield Broker(store, room=ArtifactRoom(folder, LIMITS))
+        yield Broker(store, artifact_service=ArtifactService(folder, LIMITS))
 
 
 def another(broker: Broker, place: ArtifactStorage) -> Broker:
     """As another server on the same store and place has it."""
-    return Broker(broker.store, room=ArtifactRoom(place, LIMITS))
+    return Broker(broker.store, artifact_service=ArtifactService(place, LIMITS))
 
 
 async def take(broker: Broker, *, new: bool = True) -> Leased:
@@ -109,7 +109,7 @@ async def test_another_tenant_finds_neither_the_message_nor_its_files(broker: Br
     message = await take(broker)
     await broker.artifacts.attach(message, "a.txt", b"a")
     await broker.complete(message)
-    stranger = Broker(broker.store, tenant="other", room=broker.artifacts.room)
+    stranger = Broker(broker.store, tenant="other", artifact_service=broker.artifacts.service)
     with pytest.raises(NotFound, match=f"no message with id {message.id}"):
         await stranger.artifacts.list_artifacts(message.id)
     with pytest.raises(NotFound, match=f"no message with id {message.id}"):
@@ -269,8 +269,8 @@ async def test_without_a_place_it_is_said_how_to_name_one(tmp_path: Path) -> Non
 
 async def swept(broker: Broker) -> int:
     """How many messages had files that nobody would see."""
-    room = broker.artifacts.room
-    sweeper = ArtifactPruner(broker.store, room, "me")
+    service = broker.artifacts.service
+    sweeper = ArtifactPruner(broker.store, service, "me")
     wait = await sweeper.tick()
     assert wait == sweeper.every
     (run,) = [each for each in await broker.store.agent_runs() if each.name == sweeper.name]
@@ -314,13 +314,13 @@ async def test_a_sweep_of_many_goes_on_where_it_was(
         message = await take(broker)
         await broker.artifacts.attach(message, "a.txt", b"a")
         await broker.settle(message, Nack(delay=99))
-    sweeper = ArtifactPruner(broker.store, broker.artifacts.room, "me")
+    sweeper = ArtifactPruner(broker.store, broker.artifacts.service, "me")
     waits = [await sweeper.tick() for _ in range(3)]
     assert waits == [1.0, 1.0, sweeper.every]
     assert folder.owners(None, 9) == []
 
 
 async def test_an_empty_place_is_only_looked_at(broker: Broker) -> None:
-    sweeper = ArtifactPruner(broker.store, broker.artifacts.room, "me")
+    sweeper = ArtifactPruner(broker.store, broker.artifacts.service, "me")
     assert await sweeper.tick() == sweeper.every
     assert sweeper.name not in [run.name for run in await broker.store.agent_runs()]

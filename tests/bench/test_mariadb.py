@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.mariadb import usage
-from bench.processes import Job, alone, together
+from bench.processes import Job, run_alone, run_together
 from bench.references import mariadb_loops
 from bench.workload import WARM_UP
 from tests.servers.mariadb import MariaDB
@@ -25,22 +25,22 @@ def rows(server: MariaDB, url: str) -> list[object]:
 
 
 def test_the_hand_written_loop_drains_what_it_was_given(mariadb_server: MariaDB, url: str) -> None:
-    alone(mariadb_loops.fill, url, 500 + WARM_UP)
+    run_alone(mariadb_loops.fill, url, 500 + WARM_UP)
     assert rows(mariadb_server, url) == [500 + WARM_UP, 0, 0]
-    alone(mariadb_loops.drain, url, 500)
+    run_alone(mariadb_loops.drain, url, 500)
     assert rows(mariadb_server, url) == [0, 0, 500 + WARM_UP]
 
 
 def test_the_hand_written_loop_finds_each_row(url: str) -> None:
-    alone(mariadb_loops.fill, url, 0)
+    run_alone(mariadb_loops.fill, url, 0)
     sender = Job(mariadb_loops.send, url, 5, 0.0)
-    _, waits = together(sender, Job(mariadb_loops.receive, url, 5))
+    _, waits = run_together(sender, Job(mariadb_loops.receive, url, 5))
     assert len(waits) == 5
 
 
 def test_usage_counts_the_commits_and_the_log(mariadb_server: MariaDB, url: str) -> None:
     before = usage(mariadb_server)
-    alone(mariadb_loops.fill, url, 3_000)
+    run_alone(mariadb_loops.fill, url, 3_000)
     used = usage(mariadb_server).since(before)
     assert used.commits >= 3
     assert used.wal > 3_000 * 200

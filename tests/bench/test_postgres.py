@@ -8,9 +8,9 @@ import pytest
 
 from bench.peers.peer import Failed, call
 from bench.postgres import old_snapshot, usage
-from bench.processes import Job, alone, together
+from bench.processes import Job, run_alone, run_together
 from bench.references import postgres_loops
-from bench.usage import on_one_core
+from bench.usage import use_one_core
 from bench.workload import WARM_UP
 from tests.conftest import start_server
 from tests.servers.postgres import Postgres
@@ -41,22 +41,22 @@ def rows(server: Postgres, url: str) -> int:
 def test_the_hand_written_loop_drains_what_it_was_given(
     postgres_server: Postgres, url: str
 ) -> None:
-    alone(postgres_loops.fill, url, 500 + WARM_UP)
+    run_alone(postgres_loops.fill, url, 500 + WARM_UP)
     assert rows(postgres_server, url) == 500 + WARM_UP
-    alone(postgres_loops.drain, url, 500)
+    run_alone(postgres_loops.drain, url, 500)
     assert rows(postgres_server, url) == 0
 
 
 def test_the_hand_written_loop_hears_of_each_row(url: str) -> None:
-    alone(postgres_loops.fill, url, 0)
+    run_alone(postgres_loops.fill, url, 0)
     sender = Job(postgres_loops.send, url, 5, 0.0)
-    _, waits = together(sender, Job(postgres_loops.receive, url, 5))
+    _, waits = run_together(sender, Job(postgres_loops.receive, url, 5))
     assert len(waits) == 5
 
 
 def test_usage_counts_the_commits_and_the_log(postgres_server: Postgres, url: str) -> None:
     before = usage(postgres_server)
-    alone(postgres_loops.fill, url, 3_000)
+    run_alone(postgres_loops.fill, url, 3_000)
     used = usage(postgres_server).since(before)
     assert used.commits >= 3
     assert used.wal > 3_000 * 200
@@ -71,7 +71,7 @@ def test_usage_counts_the_time_of_backends_that_have_ended(postgres_server: Post
 def test_one_core_is_for_the_server_and_for_this_process(postgres_server: Postgres) -> None:
     everybody = [0, *postgres_server.processes]
     own = os.sched_getaffinity(0)
-    with on_one_core(postgres_server):
+    with use_one_core(postgres_server):
         assert {len(each) for each in affinities(everybody)} == {1}
     assert set(affinities(everybody)) == {frozenset(own)}
 

@@ -23,6 +23,8 @@ class Recorder:
         self.process = process
         self.clock = clock
         self.numbers = count()
+        # The kinds of fault recorded so far.
+        self.kinds: set[str] = set()
         self.encoder = msgspec.json.Encoder()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.file = os.open(directory / f"{process}.jsonl", flags, 0o644)
@@ -46,6 +48,7 @@ class Recorder:
         self.write([Result(self.process, number, at, answer) for number, answer in answers])
 
     def fault(self, kind: str, target: str = "") -> None:
+        self.kinds.add(kind)
         self.write([Fault(self.clock(), kind, target)])
 
     def write(self, lines: Sequence[AnyLine]) -> None:

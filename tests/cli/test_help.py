@@ -4,10 +4,10 @@ import click
 import pytest
 
 from penstock.cli.main import COMMANDS, main
-from tests.cli.reference import PAGE, commands, examples, options, page
+from tests.cli.reference import PAGE, list_commands, list_examples, list_options, make_page
 from tests.cli.terminal import Terminal
 
-EACH = dict(commands())
+EACH = dict(list_commands())
 
 
 def test_there_is_every_command_an_operator_was_promised() -> None:
@@ -48,13 +48,13 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
 @pytest.mark.parametrize("path", EACH)
 def test_every_command_has_an_example_of_itself(path: str) -> None:
     name = path.removeprefix("penstock dlq ") if path == "penstock dlq show" else path
-    assert any(name in example for example in examples(EACH[path]))
+    assert any(name in example for example in list_examples(EACH[path]))
 
 
 @pytest.mark.parametrize("path", EACH)
 def test_every_command_takes_json_and_explains_its_options(path: str) -> None:
     assert "--json" in [option for each in EACH[path].params for option in each.opts]
-    assert [each.opts for each in options(EACH[path]) if not each.help] == []
+    assert [each.opts for each in list_options(EACH[path]) if not each.help] == []
 
 
 @pytest.mark.parametrize("path", EACH)
@@ -104,7 +104,7 @@ def test_the_version_is_the_packages(terminal: Terminal) -> None:
 
 
 def test_the_reference_is_what_the_commands_say() -> None:
-    assert PAGE.read_text() == page(), "run: python -m tests.cli.reference"
+    assert PAGE.read_text() == make_page(), "run: python -m tests.cli.reference"
 
 
 def test_no_group_is_without_a_help() -> None:

@@ -116,7 +116,7 @@ def test_a_backup_is_left_to_pg_dump(guarded: Terminal) -> None:
     assert not (guarded.folder / "copy.db").exists()
 
 
-def told_in_one_line(terminal: Terminal, url: str, code: int) -> str:
+def read_one_line(terminal: Terminal, url: str, code: int) -> str:
     said = terminal.call("status", "--url", url, code=code)
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert "s3cret" not in said.err
@@ -127,11 +127,9 @@ def test_a_server_that_refuses_us_is_told_in_one_line(
     terminal: Terminal, postgres_server: Postgres
 ) -> None:
     wrong = postgres_server.url("postgres", f"{GUARDED}:s3cret")
-    assert 'password authentication failed for user "guarded"' in told_in_one_line(
-        terminal, wrong, 3
-    )
+    assert 'password authentication failed for user "guarded"' in read_one_line(terminal, wrong, 3)
     missing = postgres_server.url("nowhere", "penstock:s3cret")
-    assert 'database "nowhere" does not exist' in told_in_one_line(terminal, missing, 3)
+    assert 'database "nowhere" does not exist' in read_one_line(terminal, missing, 3)
 
 
 @pytest.mark.parametrize("words", [["status"], ["enqueue", '{"command":"x"}'], ["worker", "start"]])
@@ -162,7 +160,7 @@ WRONG = {
 
 @pytest.mark.parametrize("url", WRONG)
 def test_a_wrong_url_is_told_without_its_password(terminal: Terminal, url: str) -> None:
-    assert WRONG[url] in told_in_one_line(terminal, url, 1)
+    assert WRONG[url] in read_one_line(terminal, url, 1)
 
 
 def test_a_missing_driver_is_told_with_what_to_install(terminal: Terminal) -> None:

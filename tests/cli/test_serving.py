@@ -14,10 +14,10 @@ from tests.servers.places import free_port
 
 def answers(port: int, path: str = "/healthz") -> bytes:
     """Empty while nobody listens."""
-    return asked(port, path)[0]
+    return ask(port, path)[0]
 
 
-def asked(port: int, path: str = "/healthz") -> tuple[bytes, str]:
+def ask(port: int, path: str = "/healthz") -> tuple[bytes, str]:
     """The answer, and which process gave it."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
@@ -30,7 +30,7 @@ def asked(port: int, path: str = "/healthz") -> tuple[bytes, str]:
         connection.close()
 
 
-def ended(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> str:
+def end(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> str:
     process.send_signal(number)
     _, log = process.communicate(timeout=60)
     assert process.returncode == 0, log
@@ -52,7 +52,7 @@ def test_a_server_serves_until_it_is_told_to_stop(terminal: Terminal, number: in
     port = free_port()
     with terminal.start("serve", "--port", port) as server:
         assert until(lambda: answers(port)) == b'{"status":"ok"}'
-        log = ended(server, number)
+        log = end(server, number)
     assert "server started" in log
     assert "every local client has full access" in log
     assert log.splitlines()[-1].endswith("server stopped")
@@ -64,14 +64,14 @@ def test_a_port_that_is_taken_is_told_in_one_line(terminal: Terminal) -> None:
         until(lambda: answers(port))
         said = terminal.run("serve", "--port", port, code=1)
         assert said.err == f"penstock: cannot listen on 127.0.0.1:{port}: Address already in use\n"
-        ended(server)
+        end(server)
 
 
 def test_several_server_processes_share_a_port_and_end_together(terminal: Terminal) -> None:
     port = free_port()
     with terminal.start("serve", "--port", port, "--workers", 2) as servers:
-        until(lambda: len({asked(port)[1] for _ in range(20)} - {""}) == 2)
-        log = ended(servers)
+        until(lambda: len({ask(port)[1] for _ in range(20)} - {""}) == 2)
+        log = end(servers)
     assert (log.count("server started"), log.count("server stopped")) == (2, 2)
 
 
@@ -81,7 +81,7 @@ def test_up_is_a_server_and_a_worker(terminal: Terminal) -> None:
         until(lambda: b'"running"' in answers(port, "/v1/workers"))
         terminal.run("enqueue", '{"id": "j1", "command": "echo hi"}')
         until(lambda: b'"completed"' in answers(port, "/v1/messages/shell/j1"))
-        log = ended(both)
+        log = end(both)
     assert "server stopped" in log
     assert "worker stopped" in log
 
@@ -97,7 +97,7 @@ def test_up_runs_the_tasks_of_an_app(terminal: Terminal) -> None:
         until(lambda: b'"running"' in answers(port, "/v1/workers"))
         sent = terminal.run("send", "shop.add", 1, 2, "--wait", PENSTOCK_APP="shop:app")
         assert sent.out == "3\n"
-        ended(both)
+        end(both)
 
 
 def test_the_settings_are_shown_with_who_said_them(

@@ -15,6 +15,12 @@ HEAVY = (
     "cronsim", "zoneinfo", "starlette", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
     "penstock.broker.policy", "penstock.broker.governance", "penstock.rules.explain",
 )  # fmt: skip
+MAX_STATUS_MODULES = 108
+NOT_FOR_STATUS = (
+    "json", "pathlib", "secrets", "shutil", "penstock.artifacts", "penstock.broker.waiting",
+    "penstock.rules.access", "penstock.stores.sql.copying", "penstock.stores.sql.search",
+    "penstock.stores.sqlite.health",
+)  # fmt: skip
 LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])
 
 
@@ -41,12 +47,34 @@ def test_an_app_is_made_without_loading_the_broker() -> None:
     program = (
         "import sys; from penstock import Penstock; Penstock();"
         "print([name for name in ('penstock.broker.local', 'penstock.store', 'cronsim',"
-        " 'structlog', 'click') if name in sys.modules])"
+        " 'structlog', 'click', 'asyncio', 'pathlib', 'penstock.artifacts')"
+        " if name in sys.modules])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "[]\n"
+
+
+def test_status_loads_few_modules(terminal: Terminal) -> None:
+    publish()
+    program = (
+        "import sys; from penstock.cli.main import main; main(['status'], standalone_mode=False);"
+        "ours = [name for name in sys.modules if name.startswith('penstock')];"
+        f"spare = [name for name in {NOT_FOR_STATUS!r} if name in sys.modules];"
+        "print(len(ours), *spare, file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=terminal.folder,
+        env=terminal.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded, *spare = ran.stderr.splitlines()[-1].split()
+    assert spare == []
+    assert int(loaded) <= MAX_STATUS_MODULES
 
 
 def test_the_package_gives_every_public_name_when_asked() -> None:

@@ -3,15 +3,19 @@
 import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from penstock.agents import make_agents
 from penstock.broker.local import Broker
 from penstock.cli.commands.status import AGENTS
+from penstock.cli.context import ROUTES
 from penstock.runner import make_identity
 from tests.cli.consumer import kill, on_store, publish
 from tests.cli.terminal import Terminal
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 
 
 def test_status_counts_and_says_what_to_do(terminal: Terminal) -> None:
@@ -191,7 +195,7 @@ def test_a_store_of_a_newer_version_is_exit_code_3(terminal: Terminal) -> None:
     with closing(sqlite3.connect("penstock.db")) as database, database:
         database.execute("UPDATE penstock_migration SET floor = 9999")
     said = terminal.call("status", code=3)
-    assert "upgrade penstock" in said.err
+    assert "upgrade Penstock" in said.err
     assert terminal.run("status", code=3).err == said.err
     assert '"code":"STORE_TOO_NEW"' in terminal.call("status", "--json", code=3).err
 
@@ -238,3 +242,19 @@ def test_a_wrong_url_is_named(terminal: Terminal, url: str, code: int, told: str
     said = terminal.call("enqueue", '{"command":"x"}', "--url", url, code=code)
     assert told in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "route"), ROUTES.items())
+def test_the_url_of_a_server_is_refused_with_its_route(
+    terminal: Terminal, words: str, route: str
+) -> None:
+    given = ["1"] if "{" in route else []
+    said = terminal.call(*words.split(), *given, "--url", "http://me:s3cret@127.0.0.1:1", code=1)
+    assert "'http://127.0.0.1:1' is a server; apps and workers accept it" in said.err
+    assert said.err.endswith(f"the server answers GET {route}\n")
+    assert f"| `GET` | `{route}` |" in REFERENCE.read_text()
+
+
+def test_the_url_of_a_server_without_such_a_route_is_refused(terminal: Terminal) -> None:
+    said = terminal.call("doctor", "--url", "https://127.0.0.1:1", code=1)
+    assert said.err.endswith("the server lists its routes at /docs\n")

@@ -46,7 +46,7 @@ ACTS: dict[str, Act] = {name: act for name, (act, _) in SETTLING.items()} | {
 }
 
 
-def settled_by(act: Act) -> Ending:
+def end_by(act: Act) -> Ending:
     async def end(stage: Stage) -> None:
         await act(stage.broker, await stage.take("work"))
 
@@ -96,9 +96,9 @@ async def purged(stage: Stage) -> None:
 ENDABLE: dict[str, Any] = {"queue": "work", "ttl": HOUR, "max_attempts": 1, "max_deliveries": 1}
 # The one ready message of queue "work", published as ENDABLE, comes to its end.
 ENDINGS: dict[str, tuple[Ending, State]] = {
-    "completed": (settled_by(SETTLING["complete"][0]), State.COMPLETED),
-    "failed": (settled_by(SETTLING["fail"][0]), State.FAILED),
-    "rejected": (settled_by(SETTLING["reject"][0]), State.DEAD),
+    "completed": (end_by(SETTLING["complete"][0]), State.COMPLETED),
+    "failed": (end_by(SETTLING["fail"][0]), State.FAILED),
+    "rejected": (end_by(SETTLING["reject"][0]), State.DEAD),
     "out of attempts": (nacked, State.DEAD),
     "out of deliveries": (crashed, State.DEAD),
     "cancelled": (cancelled_ready, State.CANCELLED),

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.copies import Pair, open_pair
 from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage
+from tests.conformance.warm import Connections, close_connections
 
 MEMORY = Path("/dev/shm")
 
@@ -21,12 +22,22 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture(scope="module")
+async def connections() -> AsyncIterator[Connections]:
+    """An async fixture: the tests of a module share its event loop, and so can connections."""
+    made: Connections = {}
+    yield made
+    close_connections(made)
+
+
 @pytest.fixture(params=ENGINES)
-async def stage(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Stage]:
+async def stage(
+    request: pytest.FixtureRequest, directory: Path, connections: Connections
+) -> AsyncIterator[Stage]:
     engine = ENGINES[request.param](request, directory)
     async with AsyncExitStack() as handles:
         handles.callback(engine.close)
-        store = await handles.enter_async_context(await engine.open())
+        store = await handles.enter_async_context(engine.open_warm(connections))
         yield Stage(engine, store, handles)
 
 

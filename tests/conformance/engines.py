@@ -3,8 +3,15 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +23,7 @@ from penstock.testing.simulation import ManualClock
 from tests.conformance.mariadb import MariadbEngine
 from tests.conformance.postgres import PostgresEngine
 from tests.conformance.redis import RedisEngine
+from tests.conformance.warm import Connections
 
 
 class Engine(Protocol):
@@ -26,6 +34,9 @@ class Engine(Protocol):
 
     async def open(self) -> Store:
         """A handle on the one store of this test."""
+
+    def open_warm(self, connections: Connections) -> AbstractAsyncContextManager[Store]:
+        """The same with connections of an earlier test, where the store has a server."""
 
     async def travel(self, seconds: float) -> None:
         """Time passes for the store, and for nobody else."""
@@ -56,6 +67,11 @@ class Sqlite:
     async def open(self) -> Store:
         url = "sqlite://" if self.path is None else f"sqlite:///{self.path}"
         return await stores.open(url, clock=self.clock)
+
+    @asynccontextmanager
+    async def open_warm(self, connections: Connections) -> AsyncIterator[Store]:
+        async with await self.open() as store:
+            yield store
 
     async def travel(self, seconds: float) -> None:
         self.clock.advance(seconds)

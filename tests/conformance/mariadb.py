@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from functools import cache
 from typing import Any
 
@@ -11,8 +11,9 @@ import msgspec
 
 from penstock.store import Store
 from penstock.stores.mariadb.connection import parse
-from penstock.stores.mariadb.store import open_at
+from penstock.stores.mariadb.store import make_store, open_at
 from penstock.testing.simulation import START
+from tests.conformance.warm import Connections, lend_connections
 from tests.servers.mariadb import MariaDB
 
 STILL = f"""
@@ -86,6 +87,11 @@ class MariadbEngine:
 
     async def open(self) -> Store:
         return await open_at(self.address)
+
+    def open_warm(self, connections: Connections) -> AbstractAsyncContextManager[Store]:
+        ((secret,),) = self.run("SELECT value FROM penstock_fact WHERE name = 'secret'")
+        store = make_store(self.address, str(secret))
+        return lend_connections(store, connections.setdefault(MariadbEngine, []))
 
     async def travel(self, seconds: float) -> None:
         self.run(f"UPDATE testing_clock SET now = now + {round(seconds * 1_000_000)}")

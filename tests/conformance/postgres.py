@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from functools import cache
 from itertools import count
 from typing import Any
@@ -13,7 +13,10 @@ import psycopg
 
 from penstock import stores
 from penstock.store import Store
+from penstock.stores.postgres.connection import parse
+from penstock.stores.postgres.store import make_store
 from penstock.testing.simulation import START
+from tests.conformance.warm import Connections, lend_connections
 from tests.servers.postgres import Postgres
 
 STILL = f"""
@@ -62,6 +65,7 @@ tests = count()
 driver: Any = asyncpg.Connection
 introspect = driver._introspect_types
 array_types: dict[frozenset[int], Any] = {}
+open_connections: dict[str, psycopg.Connection[Any]] = {}
 
 
 async def introspect_once(connection: Any, oids: Iterable[int], timeout: float | None) -> Any:
@@ -90,19 +94,52 @@ def database(server: Postgres) -> str:
     return url
 
 
+def outside(url: str) -> psycopg.Connection[Any]:
+    """Opened once: a new backend takes longer to empty the tables than a warm one.
+
+    Other tests of the process may have restarted the server.
+    """
+    if not is_alive(open_connections.get(url)):
+        open_connections[url] = psycopg.connect(url, autocommit=True)
+    return open_connections[url]
+
+
+def is_alive(connection: psycopg.Connection[Any] | None) -> bool:
+    if connection is None or connection.closed:
+        return False
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        connection.close()
+        return False
+    return True
+
+
+@cache
+def read_secret(url: str) -> str:
+    row = outside(url).execute("SELECT value FROM penstock.fact WHERE name = 'secret'").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
 class PostgresEngine:
     lasting = True
     still = True
 
     def __init__(self, server: Postgres) -> None:
         self.url = database(server)
-        self.outside = psycopg.connect(self.url, autocommit=True)
+        self.outside = outside(self.url)
         empty = TRUNCATE if next(tests) % TRUNCATE_EVERY == 0 else DELETE
         self.outside.execute((empty + RESET).encode())
 
     async def open(self) -> Store:
         driver._introspect_types = introspect_once
         return await stores.open(self.url)
+
+    def open_warm(self, connections: Connections) -> AbstractAsyncContextManager[Store]:
+        driver._introspect_types = introspect_once
+        store = make_store(parse(self.url), read_secret(self.url))
+        return lend_connections(store, connections.setdefault(PostgresEngine, []))
 
     async def travel(self, seconds: float) -> None:
         micros = round(seconds * 1_000_000)
@@ -132,4 +169,4 @@ class PostgresEngine:
             yield connection
 
     def close(self) -> None:
-        self.outside.close()
+        """The next test empties the tables."""

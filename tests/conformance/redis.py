@@ -1,7 +1,7 @@
 """Redis for the suite: one server a process, emptied for each test, its clock the test's."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from penstock import stores
 from penstock.store import Store
 from penstock.testing.simulation import ManualClock
+from tests.conformance.warm import Connections
 from tests.servers.redis import Redis
 
 
@@ -24,6 +25,11 @@ class RedisEngine:
 
     async def open(self) -> Store:
         return await stores.open(self.url, clock=self.clock)
+
+    @asynccontextmanager
+    async def open_warm(self, connections: Connections) -> AsyncIterator[Store]:
+        async with await self.open() as store:
+            yield store
 
     async def travel(self, seconds: float) -> None:
         self.clock.advance(seconds)

@@ -129,7 +129,7 @@ async def test_activity_is_filtered_by_what_events_carry(stage: Stage) -> None:
 async def test_activity_is_read_over_gaps_in_history(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activity_reading, "WINDOW", 2)
+    monkeypatch.setattr(activity_reading, "WINDOW_SIZE", 2)
     await stage.queue("mail")
     ids = [await stage.completed() for _ in range(3)]
     for _ in range(7):

@@ -102,10 +102,10 @@ async def test_every_message_is_in_one_place(stage: Stage, seed: int) -> None:
     async with anyio.create_task_group() as tasks:
         for n in range(3):
             tasks.start_soon(Life(await stage.another(), 100 * seed + n).live, 60)
-    await balanced(stage)
+    await check_balance(stage)
 
 
-async def balanced(stage: Stage) -> None:
+async def check_balance(stage: Stage) -> None:
     """`places` itself checks that the digests of all places add up to all messages."""
     places = await stage.places()
     names = {"claimed": "lease", "ready": "ready", "scheduled": "scheduled", "dead": "dead"}

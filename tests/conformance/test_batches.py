@@ -178,6 +178,13 @@ async def test_a_uniform_batch_is_written_like_a_list_of_its_entries(
     assert await stage.places() == await stage.places("work")
 
 
+async def test_a_uniform_batch_expires_in_its_time(stage: Stage) -> None:
+    await stage.publish_each(3, ttl=60.0)
+    assert await stage.store.expire(10) == 0
+    await stage.travel(61)
+    assert await stage.store.expire(10) == 3
+
+
 async def test_a_large_batch_is_still_one(stage: Stage) -> None:
     answers = await stage.broker.publish_many([Draft()] * 2_500)
     assert len({answer.id for answer in answers}) == 2_500

@@ -280,6 +280,27 @@ async def test_an_action_whose_key_is_revoked_is_paused(stage: Stage) -> None:
     assert (await run(stage, action)).counts.done == len(ids)
 
 
+async def test_an_action_that_loses_one_of_its_queues_midway_is_paused(stage: Stage) -> None:
+    credentials = Credentials(stage.store)
+    await stage.queue("mail")
+    await credentials.save_role("default", "cleaner", ("manage",))
+    key, _ = await credentials.create_key(Key(id="", name="k", roles=("cleaner",)))
+    ids = await stage.publish_each(5)
+    bulk = stage.broker.limit_bulk(BulkActor(f"key:{key.id}", key.id))
+    action = await bulk.start("cancel", filter="queue:default", rate=2)
+    other = await bulk.start("cancel", filter="queue:mail")
+    runner = make_runner(stage)
+    await runner.tick()
+    await credentials.save_role("default", "cleaner", ("manage:mail",))
+    action = await run(stage, action)
+    assert (action.state, action.counts.done) == (BulkState.PAUSED, 2)
+    assert action.reason == "forbidden: this caller may not manage queue 'default' any more"
+    assert (await run(stage, other)).state is BulkState.DONE
+    await credentials.save_role("default", "cleaner", ("manage",))
+    await bulk.resume(action.id)
+    assert (await run(stage, action)).counts.done == len(ids)
+
+
 async def test_an_action_whose_role_is_deleted_midway_is_paused(stage: Stage) -> None:
     credentials = Credentials(stage.store)
     await credentials.save_role("default", "cleaner", ("manage",))
@@ -317,7 +338,8 @@ async def test_messages_read_ahead_are_left_alone_once_a_right_is_taken_away(
         runner.due.clear()
         await runner.tick()
         action = await stage.broker.bulk.get(action.id)
-    assert (action.state, action.counts.done) == (BulkState.DONE, 110)
+    assert (action.state, action.counts.done) == (BulkState.PAUSED, 100)
+    assert (action.reason or "").startswith("forbidden")
 
 
 async def test_an_action_does_not_outlive_its_token(stage: Stage) -> None:
@@ -331,14 +353,14 @@ async def test_an_action_does_not_outlive_its_token(stage: Stage) -> None:
     assert action.reason == "forbidden: the token that it was started with has expired"
 
 
-def limited(stage: Stage, *grants: str) -> Bulk:
+def limit_bulk(stage: Stage, *grants: str) -> Bulk:
     return stage.broker.limit_bulk(BulkActor("jwt:ann", None, grants))
 
 
 async def test_an_action_reaches_only_queues_that_its_caller_manages(stage: Stage) -> None:
     await stage.queue("other")
     mine, foreign = await stage.publish(), await stage.publish(queue="other")
-    bulk = limited(stage, "manage:default")
+    bulk = limit_bulk(stage, "manage:default")
     action = await run(stage, await bulk.start("cancel", filter="state:ready"))
     assert action.counts.done == 1
     assert [await stage.state(id) for id in (mine, foreign)] == [State.CANCELLED, State.READY]
@@ -347,7 +369,7 @@ async def test_an_action_reaches_only_queues_that_its_caller_manages(stage: Stag
     with pytest.raises(Forbidden):
         await bulk.start("move", filter="state:ready", queue="other")
     with pytest.raises(Forbidden):
-        await limited(stage, "read").start("cancel", filter="state:ready")
+        await limit_bulk(stage, "read").start("cancel", filter="state:ready")
     stranger = stage.broker.limit_bulk(BulkActor("jwt:bob", None, ("manage:other",)))
     with pytest.raises(NotFound):
         await stranger.get(action.id)
@@ -358,7 +380,7 @@ async def test_a_masked_field_selects_nothing_without_the_right_to_reveal(stage:
     await stage.queue("cards", mask=("body.card",))
     await stage.queue("open")
     id = await stage.publish(b'{"card": "1"}', queue="cards")
-    bulk = limited(stage, "manage", "publish")
+    bulk = limit_bulk(stage, "manage", "publish")
     with pytest.raises(FieldMasked):
         await bulk.start("cancel", filter="queue:cards body.card:1")
     action = await run(stage, await bulk.start("move", filter="queue:cards", queue="open"))

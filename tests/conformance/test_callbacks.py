@@ -34,7 +34,7 @@ async def callbacks(stage: Stage) -> list[Record]:
     return found[::-1]
 
 
-async def told(stage: Stage) -> list[Ended]:
+async def read_callbacks(stage: Stage) -> list[Ended]:
     return [decode(record.message.body) for record in await callbacks(stage)]
 
 
@@ -82,7 +82,7 @@ async def test_a_message_that_never_became_ready_is_told_of(stage: Stage, name: 
     ending, state, reason = WAITING[name]
     id = await stage.publish(delay=2 * HOUR, ttl=HOUR, callback=URL)
     await ending(stage, id)
-    assert await told(stage) == [Ended(str(id), state, reason)]
+    assert await read_callbacks(stage) == [Ended(str(id), state, reason)]
 
 
 async def test_an_overflow_is_told_of(stage: Stage) -> None:
@@ -90,7 +90,7 @@ async def test_an_overflow_is_told_of(stage: Stage) -> None:
     first = await stage.publish(queue="small", callback=URL)
     second = await stage.publish(queue="small", callback=URL)
     assert (await stage.state(first), await stage.state(second)) == (State.READY, State.DEAD)
-    assert await told(stage) == [Ended(str(second), State.DEAD, "overflow")]
+    assert await read_callbacks(stage) == [Ended(str(second), State.DEAD, "overflow")]
 
 
 async def purge_dead(stage: Stage, id: int) -> None:
@@ -127,7 +127,7 @@ async def test_the_replacement_of_a_dead_letter_is_told_of_when_it_ends(stage: S
     id = await stage.dead(callback=URL)
     replaced = await stage.admin.redrive(id, body=b"better")
     await stage.broker.complete(await stage.take())
-    assert await told(stage) == [
+    assert await read_callbacks(stage) == [
         Ended(str(id), State.DEAD, "rejected"),
         Ended(str(replaced.id), State.COMPLETED, None),
     ]
@@ -140,7 +140,7 @@ async def test_a_dead_letter_is_told_of_when_it_dies_and_when_it_ends(
     ending, state, reason = AFTER_DEATH[name]
     id = await stage.dead(callback=URL)
     await ending(stage, id)
-    assert await told(stage) == [
+    assert await read_callbacks(stage) == [
         Ended(str(id), State.DEAD, "rejected"),
         Ended(str(id), state, reason),
     ]
@@ -154,7 +154,7 @@ async def test_a_letter_that_stays_dead_is_told_of_once(stage: Stage, settlement
     await stage.travel(LEASE_OVER)
     assert len(await stage.sweep()) == 1
     assert await stage.state(id) is State.DEAD
-    assert len(await told(stage)) == 1
+    assert len(await read_callbacks(stage)) == 1
 
 
 async def test_a_run_that_is_not_the_last_tells_nobody(stage: Stage) -> None:
@@ -169,7 +169,7 @@ async def test_a_run_that_is_not_the_last_tells_nobody(stage: Stage) -> None:
     assert len(await stage.sweep()) == 1
     assert await callbacks(stage) == []
     await stage.broker.complete(await stage.take("work"))
-    assert await told(stage) == [Ended(str(id), State.COMPLETED)]
+    assert await read_callbacks(stage) == [Ended(str(id), State.COMPLETED)]
 
 
 async def test_a_replacement_and_a_copy_have_the_callback_of_the_original(stage: Stage) -> None:
@@ -177,7 +177,7 @@ async def test_a_replacement_and_a_copy_have_the_callback_of_the_original(stage:
     copy = (await stage.admin.redrive(id)).id
     assert (await stage.record(copy)).message.meta.callback == URL
     assert await stage.drain() == [copy]
-    assert [each.id for each in await told(stage)] == [str(id), str(copy)]
+    assert [each.id for each in await read_callbacks(stage)] == [str(id), str(copy)]
 
 
 async def test_a_duplicate_adds_no_callback(stage: Stage) -> None:
@@ -185,7 +185,7 @@ async def test_a_duplicate_adds_no_callback(stage: Stage) -> None:
     second = await stage.publish(dedup=Dedup("a", None), callback=URL)
     assert first == second
     assert await stage.drain() == [first]
-    assert await told(stage) == [Ended(str(first), State.COMPLETED)]
+    assert await read_callbacks(stage) == [Ended(str(first), State.COMPLETED)]
 
 
 async def test_a_keyed_and_unique_one_frees_its_keys_and_is_told_of(stage: Stage) -> None:
@@ -195,7 +195,7 @@ async def test_a_keyed_and_unique_one_frees_its_keys_and_is_told_of(stage: Stage
     await stage.broker.complete(await stage.take())
     assert (await stage.take()).id == second
     assert await stage.publish(**draft) > second
-    assert await told(stage) == [Ended(str(first), State.COMPLETED)]
+    assert await read_callbacks(stage) == [Ended(str(first), State.COMPLETED)]
 
 
 async def test_a_batch_tells_of_those_that_asked_and_of_those_alone(stage: Stage) -> None:
@@ -206,7 +206,7 @@ async def test_a_batch_tells_of_those_that_asked_and_of_those_alone(stage: Stage
         [Completion(each.id, each.fence, b"1") for each in held]
     )
     assert len(done) == 6
-    assert {each.id for each in await told(stage)} == {str(id) for id in ids[1::2]}
+    assert {each.id for each in await read_callbacks(stage)} == {str(id) for id in ids[1::2]}
     assert await stage.store.result(ids[1]) == b"1"
 
 
@@ -215,7 +215,7 @@ async def test_a_batch_of_failures_tells_of_those_that_asked(stage: Stage) -> No
     ids = [each.id for each in await stage.broker.publish_many(drafts)]
     held = await stage.claim(limit=4)
     await stage.broker.settle_many([(each, Fail("no")) for each in held])
-    assert {(each.id, each.state) for each in await told(stage)} == {
+    assert {(each.id, each.state) for each in await read_callbacks(stage)} == {
         (str(id), State.FAILED) for id in ids[1::2]
     }
 
@@ -268,7 +268,7 @@ async def test_callbacks_of_other_tenants_are_in_the_same_queue(stage: Stage) ->
     id = (await other.publish(Draft(queue="work", callback=URL))).id
     (held,) = (await other.claim("work", consumer="t")).messages
     await other.complete(held)
-    assert await told(stage) == [Ended(str(id), State.COMPLETED)]
+    assert await read_callbacks(stage) == [Ended(str(id), State.COMPLETED)]
 
 
 async def test_an_address_is_kept_as_it_is_written_and_one_that_is_none_refused(

@@ -60,7 +60,7 @@ async def test_a_tree_is_cancelled_down_to_the_children_of_children(stage: Stage
     assert done == CancelledTree(State.CANCELLED, False, 4)
     tree = await states(stage, top.id, sent, first, second, below)
     assert tree == [State.CANCELLED] * 5
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     assert await stage.drain() == [other]
 
 

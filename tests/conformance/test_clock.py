@@ -7,8 +7,8 @@ import pytest
 
 from penstock.agents import make_agents
 from penstock.artifacts.local import LocalArtifactStorage
-from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import ArtifactLimits
+from penstock.artifacts.service import ArtifactService
 from penstock.model.documents import AuditEntry
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
@@ -60,18 +60,18 @@ SCENES: dict[str, tuple[Callable[[Stage], Awaitable[None]], float]] = {
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> ArtifactRoom:
-    return ArtifactRoom(
+def service(tmp_path: Path) -> ArtifactService:
+    return ArtifactService(
         LocalArtifactStorage(tmp_path / "files", "store"), ArtifactLimits(100, 3, 150)
     )
 
 
-async def run_agent(stage: Stage, room: ArtifactRoom, name: str, by: str) -> str | None:
+async def run_agent(stage: Stage, service: ArtifactService, name: str, by: str) -> str | None:
     """Gives the agent work and runs it until it must have been done; who did it last."""
     make_work, interval = SCENES[name]
     await make_work(stage)
-    keep(room.place)
-    agents = make_agents(stage.store, by, room=room)
+    keep(service.storage)
+    agents = make_agents(stage.store, by, artifact_service=service)
     await repeat(stage, next(agent for agent in agents if agent.name == name), interval)
     return {run.name: run.by for run in await stage.store.agent_runs()}.get(name)
 
@@ -84,20 +84,20 @@ async def repeat(stage: Stage, agent: Agent, interval: float) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 async def test_another_node_takes_over_when_the_clock_was_set_back(
-    stage: Stage, name: str, room: ArtifactRoom
+    stage: Stage, name: str, service: ArtifactService
 ) -> None:
-    assert await run_agent(stage, room, name, "first") == "first"
+    assert await run_agent(stage, service, name, "first") == "first"
     await stage.travel(-DAY)
-    assert await run_agent(stage, room, name, "second") == "second"
+    assert await run_agent(stage, service, name, "second") == "second"
 
 
 async def test_a_message_leased_after_the_clock_was_set_back_comes_back(
-    stage: Stage, room: ArtifactRoom
+    stage: Stage, service: ArtifactService
 ) -> None:
-    await run_agent(stage, room, VISIBILITY, "first")
+    await run_agent(stage, service, VISIBILITY, "first")
     await stage.drain()
     await stage.travel(-HOUR)
-    await run_agent(stage, room, VISIBILITY, "second")
+    await run_agent(stage, service, VISIBILITY, "second")
     assert await stage.places() == {"ready": 1, "ended": 1}
 
 

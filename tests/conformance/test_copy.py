@@ -10,7 +10,7 @@ from penstock.model.documents import Document
 from penstock.model.human import HumanPattern
 from penstock.model.message import Dedup, Draft, Nack, State
 from penstock.model.queue import QueueState, Schedule
-from penstock.model.scan import Scan, Source
+from penstock.model.search import Scan, Source
 from penstock.model.store_types import Query
 from penstock.model.workflow import NodeDraft
 from tests.conformance import test_rule_ends as rule_ends

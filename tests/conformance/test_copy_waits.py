@@ -46,7 +46,7 @@ async def wait_for_children(stage: Stage) -> tuple[int, list[int]]:
     step = StepRecord(name="both", key="0", kind="gather", position=1, done=False)
     hold = Hold(kind="after", after=After(entries=(0, 1), policy="settled"))
     await stage.store.wait(ask(leased, hold, children=children, children_step=step))
-    await stage.store.look()
+    await stage.store.resume_held()
     first = await stage.take()
     await stage.broker.complete(first, b"1")
     (edge, other) = await stage.store.edges(id)
@@ -87,7 +87,7 @@ async def wait_in_every_way(stage: Stage) -> list[int]:
         await stage.broker.settle(leased, settlement)
     await stage.broker.complete(await stage.take(), b"end")
     parent, children = await wait_for_children(stage)
-    await stage.store.look()
+    await stage.store.resume_held()
     return [*ids, parent, *children]
 
 
@@ -112,11 +112,11 @@ async def test_a_sleeper_resumes_in_the_copy_with_its_steps(pair: Pair) -> None:
     id, *_ = await wait_in_every_way(source)
     await copy_store(source.store, target.store)
     await target.drain()
-    await target.store.look()
+    await target.store.resume_held()
     assert id not in await target.drain()
     await target.travel(61)
     assert await target.promote() == 0
-    assert (await target.store.look()).resumed == 1
+    assert (await target.store.resume_held()).resumed == 1
     again = await target.take()
     assert (again.id, bool(again.flags & Flag.STEPS)) == (id, True)
     await save_step(target, id, again.fence, "paid", position=5)
@@ -133,10 +133,10 @@ async def test_a_signal_resumes_a_copied_message_and_has_a_new_id(pair: Pair) ->
     await source.store.save_steps([StepSave(id=id, fence=leased.fence, step=step, consumes=old)])
     await suspend(source, leased, GO)
     await copy_store(source.store, target.store)
-    assert (await target.store.look()).resumed == 0
+    assert (await target.store.resume_held()).resumed == 0
     new = await signal(target, id, b"new")
     assert new > old
-    await target.store.look()
+    await target.store.resume_held()
     assert (await target.take()).id == id
     received = await target.store.signals(id)
     assert [(each.id, each.consumed) for each in received] == [(old, True), (new, False)]
@@ -146,7 +146,7 @@ async def test_the_end_of_the_last_child_resumes_a_copied_run(pair: Pair) -> Non
     source, target = pair
     id, (first, second) = await wait_for_children(source)
     await copy_store(source.store, target.store)
-    await target.store.look()
+    await target.store.resume_held()
     assert (await target.take()).id == second
     assert await target.claim() == []
     await target.travel(60)
@@ -154,7 +154,7 @@ async def test_the_end_of_the_last_child_resumes_a_copied_run(pair: Pair) -> Non
     await target.travel(60)
     await target.promote()
     await target.broker.complete(await target.take(), b"2")
-    assert (await target.store.look()).resumed == 1
+    assert (await target.store.resume_held()).resumed == 1
     assert (await target.take()).id == id
     assert await target.store.awaited_results(id) == {first: b"1", second: b"2"}
 
@@ -170,7 +170,7 @@ async def test_an_end_that_the_source_has_not_looked_at_is_seen_in_the_copy(pair
     await source.broker.complete(await source.take())
     await source.broker.settle(await source.take(), Fail("no"))
     await copy_store(source.store, target.store)
-    assert (await target.store.look()).resumed == 1
+    assert (await target.store.resume_held()).resumed == 1
     assert (await target.take()).id == held
     assert await target.state(dependent) is State.CANCELLED
 
@@ -188,10 +188,10 @@ async def test_a_held_message_enters_the_line_of_its_key_when_it_is_free(pair: P
     await source.broker.complete(await source.take())
     await suspend(source, await source.take(), SLEEP, steps=False)
     await copy_store(source.store, target.store)
-    await target.store.look()
+    await target.store.resume_held()
     assert await target.claim() == []
     await target.travel(61)
-    await target.store.look()
+    await target.store.resume_held()
     assert await target.drain() == [head, held, behind]
 
 
@@ -205,15 +205,15 @@ async def test_the_result_of_a_removed_message_is_copied_for_those_that_wait(pai
         source, child, *[await make_entry(source, flags=Flag.HELD, after=each) for each in holds]
     )
     await source.broker.complete(await source.take("short"), b"42")
-    await source.store.look()
+    await source.store.resume_held()
     await source.travel(100)
     assert await source.prune(50, "short") == 1
     await copy_store(source.store, target.store)
     for id in held:
         assert await target.store.awaited_results(id) == {short: b"42"}
-    await target.store.look()
+    await target.store.resume_held()
     await target.drain()
-    assert (await target.store.look()).resumed == 2
+    assert (await target.store.resume_held()).resumed == 2
 
 
 async def test_waits_restored_twice_are_written_once(pair: Pair) -> None:
@@ -248,5 +248,5 @@ async def test_a_workflow_goes_on_in_the_copy(pair: Pair) -> None:
     await copy_store(source.store, target.store)
     ids = [node.id for node in (await target.broker.workflows.get(started.id)).workflow.nodes]
     assert await target.drain() == ids[:1]
-    await target.store.look()
+    await target.store.resume_held()
     assert await target.drain() == ids[1:]

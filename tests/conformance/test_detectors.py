@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -95,3 +96,9 @@ def test_an_app_has_a_detector_once() -> None:
     app.detector("odd")(lambda rows: None)
     with pytest.raises(InvalidInput, match="two detectors"):
         app.detector("odd")
+
+
+def test_a_detector_without_a_name_is_refused() -> None:
+    detector: Any = Penstock("sqlite://").detector
+    with pytest.raises(InvalidInput, match="name the anomaly"):
+        detector(lambda rows: [])

@@ -88,7 +88,7 @@ async def test_a_name_in_use_cannot_be_taken_by_another_queue(stage: Stage) -> N
 
 @pytest.mark.parametrize("how", ["ready", "scheduled", "claimed", "dead"])
 async def test_a_queue_with_unfinished_messages_is_not_deleted(stage: Stage, how: str) -> None:
-    id = await unfinished(stage, how)
+    id = await make_unfinished(stage, how)
     with pytest.raises(InvalidState, match="'work'"):
         await stage.admin.delete_queue("work")
     assert await stage.state(id) == how
@@ -97,14 +97,14 @@ async def test_a_queue_with_unfinished_messages_is_not_deleted(stage: Stage, how
 
 @pytest.mark.parametrize("how", ["ready", "scheduled", "claimed", "dead"])
 async def test_force_cancels_what_is_unfinished_first(stage: Stage, how: str) -> None:
-    id = await unfinished(stage, how)
+    id = await make_unfinished(stage, how)
     await stage.admin.delete_queue("work", force=True)
     with pytest.raises(NotFound):
         await stage.admin.queue("work")
     assert await stage.state(id) is State.CANCELLED
 
 
-async def unfinished(stage: Stage, how: str) -> int:
+async def make_unfinished(stage: Stage, how: str) -> int:
     await stage.queue("work")
     if how == "dead":
         return await stage.dead("work")

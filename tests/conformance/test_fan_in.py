@@ -42,7 +42,7 @@ async def publish(stage: Stage, *entries: Entry) -> list[int]:
 
 async def look_until_idle(stage: Stage) -> int:
     resumed = 0
-    while (looked := await stage.store.look()).seen:
+    while (looked := await stage.store.resume_held()).seen:
         resumed += looked.resumed
     return resumed
 
@@ -86,7 +86,7 @@ async def test_a_child_whose_worker_stalled_counts_when_it_completed(stage: Stag
     await stage.travel(2)
     await stage.sweep()
     await stage.promote()
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.state(id) is State.SCHEDULED
     assert await stage.drain() == [first]
     assert await look_until_idle(stage) == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.broker.filters import FilterCompleter, RecentHistory
+from penstock.rules.filter_completion import MAX_ITEMS
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -29,3 +30,20 @@ async def test_filters_are_completed_with_what_was_seen_lately(stage: Stage) -> 
     limited = FilterCompleter(outside, RecentHistory(stage.store))
     assert await offer("type:", limited) == ["order.new"]
     assert await offer("queue:", limited) == ["default"]
+
+
+async def test_of_many_queues_only_those_offered_are_checked(stage: Stage) -> None:
+    for number in range(MAX_ITEMS + 10):
+        await stage.queue(f"q{number:03d}")
+    checked: list[str] = []
+
+    def allows(scope: str, queue: str) -> bool:
+        checked.append(queue)
+        return queue != "q000"
+
+    limited = stage.broker.limit_admin(allows, lambda scope, queue: True)
+    completer = FilterCompleter(limited, RecentHistory(stage.store))
+    offered = (await completer.complete("queue:q")).items
+    assert offered == [f"q{number:03d}" for number in range(1, MAX_ITEMS + 1)]
+    assert len(checked) == MAX_ITEMS + 1
+    assert (await completer.complete("scope:")).items == ["default"]

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.agents import historian
 from penstock.agents.historian import Historian
-from penstock.broker.metrics import book as metrics_book
+from penstock.broker.metrics import accumulator
 from penstock.broker.metrics.rows import (
     ANOMALY,
     BACKLOG_HOUR,
@@ -197,7 +197,7 @@ async def test_consumers_have_what_they_did(stage: Stage) -> None:
 async def test_types_beyond_the_limit_are_counted_together(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_book, "MAX_TYPES_PER_QUEUE", 2)
+    monkeypatch.setattr(accumulator, "MAX_TYPES_PER_QUEUE", 2)
     for number in range(4):
         await stage.publish(type=f"t{number}")
         await watch(stage, by=str(number))

@@ -40,10 +40,10 @@ async def find(stage: Stage, id: int) -> InboxStep:
 
 async def test_a_step_waits_without_a_worker_until_a_person_decides(stage: Stage) -> None:
     id = await request(stage)
-    await stage.store.look()
+    await stage.store.resume_held()
     await stage.travel(3_600)
     await stage.promote()
-    await stage.store.look()
+    await stage.store.resume_held()
     assert (await find(stage, id)).state is State.SCHEDULED
     decided = await inbox_of(stage).decide(id, ANN, "approve", comment="Fine.")
     assert decided.decision is not None

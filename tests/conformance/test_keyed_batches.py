@@ -34,31 +34,31 @@ async def rounds(stage: Stage) -> list[list[int]]:
     return found
 
 
-def keyed(*keys: str) -> list[Draft]:
+def make_keyed(*keys: str) -> list[Draft]:
     return [Draft(ordering_key=key) for key in keys]
 
 
 async def test_messages_of_distinct_keys_are_out_together(stage: Stage) -> None:
-    ids = await publish(stage, keyed(*map(str, range(50))))
+    ids = await publish(stage, make_keyed(*map(str, range(50))))
     assert await rounds(stage) == [ids]
     assert await stage.places() == {"ended": 50}
 
 
 async def test_a_batch_frees_its_keys(stage: Stage) -> None:
-    await publish(stage, keyed("a", "b"))
+    await publish(stage, make_keyed("a", "b"))
     await rounds(stage)
-    ids = await publish(stage, keyed("b", "a"))
+    ids = await publish(stage, make_keyed("b", "a"))
     assert [await stage.state(id) for id in ids] == [State.READY, State.READY]
 
 
 async def test_a_key_that_is_several_times_in_a_batch_goes_on_in_order(stage: Stage) -> None:
-    a, b, a2, c, a3, b2 = await publish(stage, keyed("a", "b", "a", "c", "a", "b"))
+    a, b, a2, c, a3, b2 = await publish(stage, make_keyed("a", "b", "a", "c", "a", "b"))
     assert await rounds(stage) == [[a, b, c], [a2, b2], [a3]]
 
 
 async def test_a_batch_waits_behind_what_is_in_line_already(stage: Stage) -> None:
-    first, second = await publish(stage, keyed("a", "a"))
-    third, free = await publish(stage, keyed("a", "b"))
+    first, second = await publish(stage, make_keyed("a", "a"))
+    third, free = await publish(stage, make_keyed("a", "b"))
     assert await rounds(stage) == [[first, free], [second], [third]]
 
 
@@ -94,13 +94,13 @@ async def test_a_batch_of_all_kinds_is_placed_each_by_its_kind(stage: Stage) -> 
 async def test_an_atomic_batch_that_is_refused_takes_no_key(stage: Stage) -> None:
     await stage.publish(name="n")
     with pytest.raises(NameTaken):
-        await stage.broker.publish_many([*keyed("a", "b"), Draft(name="n")], atomic=True)
-    ids = await publish(stage, keyed("a", "b"))
+        await stage.broker.publish_many([*make_keyed("a", "b"), Draft(name="n")], atomic=True)
+    ids = await publish(stage, make_keyed("a", "b"))
     assert [await stage.state(id) for id in ids] == [State.READY, State.READY]
 
 
 async def test_a_retry_in_a_batch_keeps_its_key_and_the_others_go_on(stage: Stage) -> None:
-    a, a2, b, b2 = await publish(stage, keyed("a", "a", "b", "b"))
+    a, a2, b, b2 = await publish(stage, make_keyed("a", "a", "b", "b"))
     retried, done = await stage.claim(limit=10)
     await stage.broker.settle(retried, Nack(delay=60))
     assert await complete(stage, [done]) == [AnswerKind.DONE]
@@ -112,7 +112,7 @@ async def test_a_retry_in_a_batch_keeps_its_key_and_the_others_go_on(stage: Stag
 
 
 async def test_a_dead_letter_of_a_batch_frees_its_key_and_ends_without_it(stage: Stage) -> None:
-    a, a2, b = await publish(stage, keyed("a", "a", "b"))
+    a, a2, b = await publish(stage, make_keyed("a", "a", "b"))
     dead, other = await stage.claim(limit=10)
     await stage.broker.settle(dead, SettleReject())
     (letter,) = await stage.claim("_dead_letter")
@@ -122,7 +122,7 @@ async def test_a_dead_letter_of_a_batch_frees_its_key_and_ends_without_it(stage:
 
 
 async def test_a_message_cancelled_in_line_is_passed_over_by_a_batch(stage: Stage) -> None:
-    a, a2, a3, b, b2 = await publish(stage, keyed("a", "a", "a", "b", "b"))
+    a, a2, a3, b, b2 = await publish(stage, make_keyed("a", "a", "a", "b", "b"))
     held = await stage.claim(limit=10)
     await stage.admin.cancel(a2)
     await stage.admin.cancel(b2)
@@ -132,7 +132,7 @@ async def test_a_message_cancelled_in_line_is_passed_over_by_a_batch(stage: Stag
 
 
 async def test_a_message_expired_in_line_is_passed_over_by_a_batch(stage: Stage) -> None:
-    drafts = [*keyed("a"), Draft(ordering_key="a", ttl=10), *keyed("a", "b")]
+    drafts = [*make_keyed("a"), Draft(ordering_key="a", ttl=10), *make_keyed("a", "b")]
     a, _, a3, b = await publish(stage, drafts)
     held = await stage.claim(limit=10)
     await stage.travel(11)
@@ -142,7 +142,7 @@ async def test_a_message_expired_in_line_is_passed_over_by_a_batch(stage: Stage)
 
 
 async def test_each_item_of_a_keyed_batch_answers_for_itself(stage: Stage) -> None:
-    drafts = [*keyed("a", "a", "b"), Draft(), Draft(dedup=Dedup("u", window=None))]
+    drafts = [*make_keyed("a", "a", "b"), Draft(), Draft(dedup=Dedup("u", window=None))]
     a, a2, b, plain, unique = await publish(stage, drafts)
     held = {leased.id: leased.fence for leased in await stage.claim(limit=10)}
     items = [
@@ -163,7 +163,7 @@ async def test_each_item_of_a_keyed_batch_answers_for_itself(stage: Stage) -> No
 
 
 async def test_a_batch_tells_of_the_next_in_line(stage: Stage) -> None:
-    await publish(stage, keyed("a", "a"))
+    await publish(stage, make_keyed("a", "a"))
     held = await stage.claim()
     before = stage.store.wakes
     await complete(stage, held)

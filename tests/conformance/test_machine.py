@@ -12,8 +12,8 @@ from tests.conformance.machine.rules import Machine
 from tests.extent import ALL
 
 STEPS = 40
-EXAMPLES = {"sqlite-memory": 50, "sqlite-file": 8, "postgres": 8, "mariadb": 8, "redis": 20}
-MORE = 10 if ALL else 1
+EXAMPLES = {"sqlite-memory": 25, "sqlite-file": 6, "postgres": 6, "mariadb": 6, "redis": 10}
+MORE = 14 if ALL else 1
 
 
 @pytest.mark.timeout(900)

@@ -23,7 +23,7 @@ async def sleep(stage: Stage, seconds: float) -> Moment:
     leased = await stage.take("work")
     await wait(stage, leased, "sleep", Hold(kind="moment", delay=seconds))
     await stage.travel(seconds)
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     return await stage.store.now()
 
 
@@ -51,7 +51,7 @@ async def test_after_a_signal_a_message_waits_since_its_arrival(stage: Stage) ->
     arrived = await stage.store.now()
     for _ in range(2):
         await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
-        await stage.store.look()
+        await stage.store.resume_held()
         await stage.travel(60)
     assert await read_since(stage) == arrived
 
@@ -64,7 +64,7 @@ async def test_a_signal_that_came_before_the_wait_ends_it_at_once(stage: Stage) 
     await stage.travel(10)
     await wait(stage, leased, "signal:go", Hold(kind="signal", name="go", delay=DAY))
     waited = await stage.store.now()
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     await stage.travel(60)
     assert await read_since(stage) == waited
 
@@ -79,7 +79,7 @@ async def test_after_its_children_a_message_waits_since_the_last_end(stage: Stag
         await stage.travel(DAY)
         await stage.broker.complete(await stage.take())
     ended = await stage.store.now()
-    await stage.store.look()
+    await stage.store.resume_held()
     await stage.travel(60)
     assert await read_since(stage) == ended
 
@@ -92,7 +92,7 @@ async def test_a_message_published_after_another_waits_since_the_end_of_that(sta
     await stage.travel(DAY)
     await stage.drain()
     ended = await stage.store.now()
-    await stage.store.look()
+    await stage.store.resume_held()
     await stage.travel(60)
     assert await read_since(stage) == ended
 

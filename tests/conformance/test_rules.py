@@ -260,7 +260,7 @@ async def test_a_rule_asks_a_person_and_the_message_goes_its_own_way(stage: Stag
     assert (found.step.spec.title, found.step.requester) == ("Order 7?", "rule:r@1")
     assert (found.parent_id, found.correlation_id) == (published.id, "c")
     # The message is dead, but the step does not wait for it.
-    await stage.store.look()
+    await stage.store.resume_held()
     await HumanReminder(stage.store, stage.broker.directory, "test").tick()
     assert all(each.well for each in await stage.store.examine())
     decided = await inbox.decide(found.step.id, ADMIN, "approve")

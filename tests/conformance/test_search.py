@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
-from penstock.broker import search
+from penstock.broker import match_count, search, search_sources
+from penstock.broker.match_count import MatchCount, count_matches
 from penstock.errors import InvalidInput
 from penstock.model.message import Draft, Fail, Record
-from penstock.model.scan import Position, Scan, ScanPage, Source
+from penstock.model.search import Position, Scan, ScanPage, Source
 from penstock.rules.filter_match import make_candidate, matches
 from penstock.rules.filter_parser import parse_filter
 from tests.conformance.acts import SETTLING
@@ -32,6 +33,7 @@ TERMS = (
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives a search enough time to fill its page on a loaded machine."""
     monkeypatch.setattr(search, "MAX_WORK_S", 60.0)
+    monkeypatch.setattr(match_count, "MAX_WORK_S", 60.0)
 
 
 async def fill(stage: Stage, random: Random) -> list[Record]:
@@ -142,7 +144,7 @@ async def test_a_search_ends_after_so_many_bytes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(search, "BATCH_BYTES", 1_000)
+    monkeypatch.setattr(search_sources, "BATCH_BYTES", 1_000)
     for _ in range(5):
         await stage.publish(b"x" * 900)
     page = await stage.admin.search("label.tier:gold")
@@ -163,6 +165,53 @@ async def test_a_message_that_leaves_its_place_meanwhile_is_judged_as_it_is_read
 
     monkeypatch.setattr(stage.store, "scan", scan_and_claim)
     assert (await stage.admin.search("state:ready")).records == []
+
+
+@pytest.mark.parametrize("most", [0, 2, 100])
+async def test_dead_letters_of_many_queues_are_found_the_last_dead_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Of more queues than are merged, those without dead letters do not count."""
+    monkeypatch.setattr(search_sources, "MAX_MERGED_QUEUES", most)
+    monkeypatch.setattr(search_sources, "MIN_CHUNK", 1)
+    await stage.queue("mail")
+    await stage.queue("empty")
+    died: list[int] = []
+    for number in range(7):
+        died.append(await stage.dead("mail" if number % 3 else "default"))
+        await stage.travel(1)
+    newest = died[::-1]
+    for limit in (1, 2, 50):
+        found = await search_all(stage, "state:dead", limit)
+        ids = [record.message.id for record in found]
+        assert sorted(ids) == died
+        assert (ids == newest) is (most > 0), limit
+
+
+async def test_matches_are_counted_by_counters_or_by_a_search(stage: Stage) -> None:
+    records = await fill(stage, Random(3))
+    queues = await stage.admin.queues()
+    for filter in (
+        *TERMS,
+        "state:dead queue:mail*",
+        "-state:ended -queue:mail",
+        "(state:ready OR state:dead)",
+    ):
+        depths = await stage.store.depths(0)
+        found = await count_matches(stage.store, filter, queues, depths, lambda *_: True)
+        expected = len(await find_expected(stage, records, filter))
+        assert found == MatchCount(expected, exact=True), filter
+
+
+async def test_a_count_that_ends_at_its_bounds_is_not_exact(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_count, "PAGE_SIZE", 2)
+    monkeypatch.setattr(match_count, "MAX_COUNTED", 4)
+    await stage.publish_each(9)
+    queues = await stage.admin.queues()
+    found = await count_matches(stage.store, "size>=0", queues, {}, lambda *_: True)
+    assert found == MatchCount(4, exact=False)
 
 
 async def test_ready_messages_are_found_in_claim_order(stage: Stage) -> None:
@@ -189,7 +238,7 @@ async def test_messages_that_failed_are_found_without_reading_the_completed_ones
 async def test_a_search_by_creation_time_begins_at_that_time(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PAGE", 2)
+    monkeypatch.setattr(search, "PAGE_SIZE", 2)
     old = await stage.publish_each(10)
     await stage.travel(7_200)
     await stage.publish_each(40)

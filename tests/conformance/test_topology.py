@@ -12,7 +12,7 @@ from penstock.model.message import Draft
 from penstock.model.queue import QueueState, Schedule
 from penstock.model.settings import QueueSettings
 from penstock.model.topology import NewTopologyQueue, TopologyChange, TopologySchedule
-from penstock.rules.toml_writer import write_toml
+from penstock.rules.topology_file import write_toml
 from tests.conformance.stage import Stage
 from tests.conformance.test_human import ADMIN
 

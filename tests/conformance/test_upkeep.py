@@ -12,7 +12,7 @@ from tests.conformance.stage import DAY, HOUR, Stage, micros
 pytestmark = pytest.mark.anyio
 
 
-async def exported(stage: Stage) -> Cursor:
+async def export_all(stage: Stage) -> Cursor:
     """A cursor past everything there is."""
     return (await stage.store.feed(Cursor(), 10_000)).cursor
 
@@ -109,13 +109,13 @@ async def test_pruning_goes_on_where_it_stopped(stage: Stage) -> None:
 
 async def test_an_export_cursor_holds_what_it_has_not_passed(stage: Stage) -> None:
     first = await stage.completed()
-    cursor = await exported(stage)
+    cursor = await export_all(stage)
     await stage.store.save_cursor("lake", cursor)
     second = await stage.completed()
     await stage.travel(DAY)
     assert await stage.prune(HOUR) == 1
     assert await stage.state(second) is State.COMPLETED
-    await stage.store.save_cursor("lake", await exported(stage))
+    await stage.store.save_cursor("lake", await export_all(stage))
     assert await stage.prune(HOUR) == 1
     for id in (first, second):
         with pytest.raises(Archived):
@@ -123,16 +123,16 @@ async def test_an_export_cursor_holds_what_it_has_not_passed(stage: Stage) -> No
 
 
 async def test_every_cursor_has_to_pass(stage: Stage) -> None:
-    await stage.store.save_cursor("slow", await exported(stage))
+    await stage.store.save_cursor("slow", await export_all(stage))
     await stage.completed()
-    await stage.store.save_cursor("fast", await exported(stage))
+    await stage.store.save_cursor("fast", await export_all(stage))
     await stage.travel(DAY)
     assert await stage.prune(HOUR) == 0
 
 
 async def test_a_cursor_holds_the_end_of_a_message_it_saw_begin(stage: Stage) -> None:
     await stage.publish()
-    await stage.store.save_cursor("lake", await exported(stage))
+    await stage.store.save_cursor("lake", await export_all(stage))
     await stage.drain()
     await stage.travel(DAY)
     assert await stage.prune(HOUR) == 0
@@ -140,7 +140,7 @@ async def test_a_cursor_holds_the_end_of_a_message_it_saw_begin(stage: Stage) ->
 
 async def test_a_cursor_holds_a_message_whose_end_it_passed(stage: Stage) -> None:
     await stage.completed()
-    passed = await exported(stage)
+    passed = await export_all(stage)
     await stage.store.save_cursor("lake", Cursor(passed.epoch, 0, passed.history))
     await stage.travel(DAY)
     assert await stage.prune(HOUR) == 0

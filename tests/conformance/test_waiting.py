@@ -5,11 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from penstock.errors import ChildRefused
+from penstock.errors import Archived, ChildRefused
 from penstock.model.changes import Change
 from penstock.model.message import After, Flag, Leased, Release, SettleReject, State, Verb
 from penstock.model.store_types import AnswerKind, Completion, Entry
 from penstock.model.waiting import (
+    AwaitedOutcome,
     HeldEnd,
     Hold,
     SignalDraft,
@@ -19,7 +20,7 @@ from penstock.model.waiting import (
     WaitFacts,
     WaitPlan,
 )
-from tests.conformance.stage import Stage
+from tests.conformance.stage import DAY, Stage
 
 pytestmark = pytest.mark.anyio
 SLEEP = Hold(kind="moment", delay=60.0)
@@ -54,11 +55,11 @@ async def test_a_waiting_message_has_no_lease_and_resumes_when_due(stage: Stage)
     row = record.timeline[-1]
     assert (row.verb, row.state, row.reason) == (Verb.WAIT, State.SCHEDULED, "sleep")
     assert row.due_at == record.due_at
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.claim() == []
     await stage.travel(61)
     assert await stage.promote() == 0
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     again = await stage.take()
     assert (again.id, again.attempts, again.deliveries) == (id, 0, 1)
     assert not again.flags & Flag.HELD
@@ -81,13 +82,13 @@ async def test_a_signal_resumes_its_message(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take()
     await stage.store.wait(ask(leased, Hold(kind="signal", name="go", delay=3600.0)))
-    await stage.store.look()
+    await stage.store.resume_held()
     await stage.store.signal(SignalDraft(id=id, name="other", body=b"1"))
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     answer = await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
     assert (answer.code, answer.duplicate) == (None, False)
     # Some stores resume it with the signal.
-    assert answer.resumed or (await stage.store.look()).resumed == 1
+    assert answer.resumed or (await stage.store.resume_held()).resumed == 1
     assert (await stage.take()).id == id
     assert (await stage.store.examine(), await stage.store.holds([id]))[1] == []
 
@@ -97,22 +98,22 @@ async def test_a_signal_does_not_resume_a_message_with_another_hold(stage: Stage
     leased = await stage.take()
     holds = (Hold(kind="signal", name="go"), Hold(kind="moment", delay=3600.0))
     await stage.store.wait(ask(leased, *holds))
-    await stage.store.look()
+    await stage.store.resume_held()
     answer = await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
     assert not answer.resumed
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     await stage.travel(3601)
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_a_signal_of_a_keyed_message_keeps_its_turn(stage: Stage) -> None:
     id = await stage.publish(ordering_key="k")
     leased = await stage.take()
     await stage.store.wait(ask(leased, Hold(kind="signal", name="go")))
-    await stage.store.look()
+    await stage.store.resume_held()
     later = await stage.publish(ordering_key="k")
     await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
-    await stage.store.look()
+    await stage.store.resume_held()
     assert (await stage.take()).id == id
     assert await stage.claim() == []
     assert later > id
@@ -125,7 +126,7 @@ async def test_the_event_of_a_signal_is_stored_with_it(stage: Stage) -> None:
     assert (stored.duplicate, repeated.duplicate) == (False, True)
     leased = await stage.take()
     await stage.store.wait(ask(leased, Hold(kind="signal", name="other")))
-    await stage.store.look()
+    await stage.store.resume_held()
     again = await stage.store.signal(SignalDraft(id=id, name="other", body=b"2", event=b"[]"))
     now = await stage.store.now()
     found = await stage.store.documents("live_event", "", 10)
@@ -140,16 +141,16 @@ async def test_a_signal_stored_before_the_wait_resumes_it(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take()
     await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     await stage.store.wait(ask(leased, Hold(kind="signal", name="go")))
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_a_signal_hold_ends_at_its_timeout(stage: Stage) -> None:
     await stage.publish()
     await stage.store.wait(ask(await stage.take(), Hold(kind="signal", name="go", delay=10.0)))
     await stage.travel(11)
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_a_signal_with_a_key_is_stored_once(stage: Stage) -> None:
@@ -161,6 +162,36 @@ async def test_a_signal_with_a_key_is_stored_once(stage: Stage) -> None:
     assert other.code == "IDEMPOTENCY_CONFLICT"
     (stored,) = await stage.store.signals(id)
     assert (stored.name, stored.body, stored.key, stored.consumed) == ("go", b"1", "k", False)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_message_has_1000_signals_that_it_has_not_received(
+    stage: Stage, waits: bool
+) -> None:
+    id = await stage.publish()
+    if waits:
+        await stage.store.wait(ask(await stage.take(), Hold(kind="signal", name="other")))
+    draft = SignalDraft(id=id, name="go", body=b"1")
+    answers = [await stage.store.signal(draft) for _ in range(1_001)]
+    assert {answer.code for answer in answers[:-1]} == {None}
+    assert answers[-1].code == "SIGNALS_FULL"
+    if waits:
+        return
+    leased = await stage.take()
+    step = StepRecord(name="go", key="1", kind="signal")
+    await stage.store.save_steps(
+        [StepSave(id=id, fence=leased.fence, step=step, consumes=answers[0].id)]
+    )
+    assert (await stage.store.signal(draft)).code is None
+
+
+async def test_a_look_takes_a_limited_number_of_messages(stage: Stage) -> None:
+    plain = await make_entry(stage)
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)))
+    await publish(stage, plain, held, held, held)
+    await stage.broker.complete(await stage.take())
+    looks = [await stage.store.resume_held(2) for _ in range(2)]
+    assert [(each.resumed, each.more) for each in looks] == [(2, True), (1, False)]
 
 
 async def test_an_ended_message_takes_no_signal(stage: Stage) -> None:
@@ -183,9 +214,9 @@ async def test_children_are_published_with_the_wait_and_their_ends_resume_it(sta
     await stage.store.wait(ask(leased, gather, children=(entry, entry), children_step=step))
     (record,) = (await stage.store.steps(id)).steps
     first, second = json.loads(record.body)
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     assert await stage.drain() == [first, second]
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     resumed = await stage.take()
     assert resumed.id == id
     assert resumed.flags & Flag.STEPS
@@ -209,7 +240,7 @@ async def test_a_message_that_waits_for_others_is_held_until_all_completed(stage
     first, second, third = await publish(stage, plain, plain, last)
     assert await state_of(stage, third) is State.SCHEDULED
     assert await stage.drain() == [first, second]
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     assert await stage.drain() == [third]
 
 
@@ -223,7 +254,7 @@ async def test_a_failed_dependency_cancels_those_that_need_it(stage: Stage) -> N
     ids = await publish(stage, plain, middle, last, settled)
     await stage.store.cancel([ids[0]])
     for _ in range(3):
-        await stage.store.look()
+        await stage.store.resume_held()
     states = [await state_of(stage, id) for id in ids]
     assert states == [State.CANCELLED, State.CANCELLED, State.CANCELLED, State.READY]
     record = await stage.store.get(ids[1])
@@ -238,9 +269,9 @@ async def test_any_needs_as_many_as_it_says(stage: Stage) -> None:
         stage, plain, plain, plain, await make_entry(stage, flags=Flag.HELD, after=needs)
     )
     await stage.broker.complete(await stage.take())
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     await stage.broker.complete(await stage.take())
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     assert await state_of(stage, id) is State.READY
 
 
@@ -249,11 +280,11 @@ async def test_a_dead_dependency_keeps_the_edge_open_until_it_is_redriven(stage:
     held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)))
     first, second = await publish(stage, plain, held)
     await stage.broker.settle(await stage.take(), SettleReject("no good"))
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await state_of(stage, second) is State.SCHEDULED
     await stage.store.redrive([first])
     assert await stage.drain() == [first]
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.drain() == [second]
 
 
@@ -262,12 +293,12 @@ async def test_a_dead_dependency_settles_if_asked_to(stage: Stage) -> None:
     after = After(entries=(0,), policy="settled", on_dead="settle")
     await publish(stage, plain, await make_entry(stage, flags=Flag.HELD, after=after))
     await stage.broker.settle(await stage.take(), SettleReject("no good"))
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_an_empty_group_is_done_at_once(stage: Stage) -> None:
     await publish(stage, await make_entry(stage, flags=Flag.HELD, after=After()))
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_a_delayed_message_with_dependencies_waits_for_both(stage: Stage) -> None:
@@ -275,10 +306,10 @@ async def test_a_delayed_message_with_dependencies_waits_for_both(stage: Stage) 
     held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)), delay=30.0)
     first, second = await publish(stage, plain, held)
     assert await stage.drain() == [first]
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     assert await state_of(stage, second) is State.SCHEDULED
     await stage.travel(31)
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_cancelling_a_waiting_message_is_immediate_and_leaves_no_hold(stage: Stage) -> None:
@@ -288,7 +319,7 @@ async def test_cancelling_a_waiting_message_is_immediate_and_leaves_no_hold(stag
     assert await state_of(stage, id) is State.CANCELLED
     assert await stage.store.holds([id]) == []
     await stage.travel(61)
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
 
 
 async def test_a_waiting_message_expires(stage: Stage) -> None:
@@ -319,10 +350,10 @@ async def test_a_keyed_message_keeps_its_turn_while_it_waits(stage: Stage) -> No
     first = await stage.publish(ordering_key="k")
     second = await stage.publish(ordering_key="k")
     await stage.store.wait(ask(await stage.take(), SLEEP))
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.claim() == []
     await stage.travel(61)
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.drain() == [first, second]
 
 
@@ -336,7 +367,7 @@ async def test_a_keyed_message_with_dependencies_gets_in_line_when_they_ended(
     )
     other = await stage.publish(ordering_key="k")
     assert await stage.drain() == [first, other]
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.drain() == [held]
 
 
@@ -415,7 +446,7 @@ async def test_a_step_consumes_its_signal(stage: Stage) -> None:
     await stage.store.save_steps([save])
     assert [each.consumed for each in await stage.store.signals(id)] == [True]
     await stage.store.wait(ask(leased, Hold(kind="signal", name="go")))
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
 
 
 def make_receiver(key: str = "1") -> StepRecord:
@@ -426,7 +457,7 @@ async def wait_for_go(stage: Stage, *receivers: StepRecord) -> int:
     id = await stage.publish()
     leased = await stage.take()
     await stage.store.wait(ask(leased, Hold(kind="signal", name="go"), steps=receivers))
-    await stage.store.look()
+    await stage.store.resume_held()
     return id
 
 
@@ -443,7 +474,7 @@ async def test_a_signal_is_received_by_its_step_or_left_for_it(stage: Stage) -> 
     await stage.store.signal(SignalDraft(id=id, name="go", body=b"2"))
     # Some stores record it with the signal, in others its run does.
     assert await read_received(stage, id) in (([b"1"], [b"2"]), ([], [b"1", b"2"]))
-    await stage.store.look()
+    await stage.store.resume_held()
     assert (await stage.take()).id == id
 
 
@@ -469,7 +500,7 @@ async def test_facts_count_waits_and_steps_since_the_last_redrive(stage: Stage) 
     assert await stage.store.wait_facts(id, leased.fence) == WaitFacts()
     step = StepRecord(name="charge", key="0", position=1)
     await stage.store.wait(ask(leased, Hold(kind="moment", delay=0.0), steps=(step,)))
-    await stage.store.look()
+    await stage.store.resume_held()
     leased = await stage.take()
     facts = await stage.store.wait_facts(id, leased.fence)
     assert (facts.waits, facts.steps, facts.recorded, len(facts.recent)) == (1, 1, False, 1)
@@ -508,6 +539,24 @@ async def test_a_result_is_kept_while_a_message_waits_for_it(stage: Stage) -> No
     assert await stage.store.awaited_results(second) == {}
 
 
+async def test_a_result_outlives_its_message_while_another_waits_for_it(stage: Stage) -> None:
+    plain = await make_entry(stage)
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)), delay=9.0 * DAY)
+    first, _ = await publish(stage, plain, held)
+    await stage.broker.complete(await stage.take(), b"42")
+    await stage.store.resume_held()
+    await stage.travel(8 * DAY)
+    await stage.prune(7 * DAY)
+    await stage.store.sweep_keys(100)
+    with pytest.raises(Archived):
+        await stage.store.get(first)
+    await stage.travel(DAY + 1)
+    assert (await stage.store.resume_held()).resumed == 1
+    assert await stage.broker.waits.read_parents(await stage.take()) == [
+        AwaitedOutcome(first, State.COMPLETED, b"42")
+    ]
+
+
 async def test_a_change_publishes_messages_that_wait_for_others(stage: Stage) -> None:
     plain = await make_entry(stage)
     held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)))
@@ -515,7 +564,7 @@ async def test_a_change_publishes_messages_that_wait_for_others(stage: Stage) ->
     assert changed is not None
     first, second = [each.id for each in changed.published]
     assert await stage.drain() == [first]
-    await stage.store.look()
+    await stage.store.resume_held()
     assert await stage.drain() == [second]
 
 
@@ -527,7 +576,7 @@ async def test_a_message_that_is_redelivered_ends_its_edge_once(stage: Stage) ->
     await stage.broker.settle(first, Release())
     assert len(await stage.drain()) == 2
     for _ in range(3):
-        await stage.store.look()
+        await stage.store.resume_held()
     assert await stage.drain() == [id]
 
 
@@ -537,7 +586,7 @@ async def test_waiting_messages_are_not_promoted_and_count_as_scheduled(stage: S
     await stage.store.wait(ask(await stage.take(), Hold(kind="moment", delay=0.0)))
     assert (await stage.store.depths(0))[queue_id, "scheduled"] == 1
     assert await stage.promote() == 0
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
 
 
 async def test_a_child_that_is_held_stays_held(stage: Stage) -> None:
@@ -550,10 +599,10 @@ async def test_a_child_that_is_held_stays_held(stage: Stage) -> None:
     (record,) = (await stage.store.steps(leased.id)).steps
     (id,) = json.loads(record.body)
     await stage.store.signal(SignalDraft(id=id, name="go", body=b"1"))
-    assert (await stage.store.look()).resumed == 0
+    assert (await stage.store.resume_held()).resumed == 0
     end = HeldEnd(id=id, verb=Verb.DECIDE, state=State.COMPLETED, result=b"yes")
     await stage.store.end_held([end])
-    assert (await stage.store.look()).resumed == 1
+    assert (await stage.store.resume_held()).resumed == 1
     assert await stage.store.awaited_results(leased.id) == {id: b"yes"}
 
 
@@ -563,8 +612,20 @@ async def test_doctor_finds_no_torn_wait(stage: Stage) -> None:
     waits = [check for check in await stage.store.examine() if check.name == "waits"]
     assert all(check.well for check in waits)
     await stage.travel(61)
-    await stage.store.look()
+    await stage.store.resume_held()
     assert all(check.well for check in await stage.store.examine() if check.name == "waits")
+
+
+async def test_doctor_misses_no_end_that_was_announced(stage: Stage) -> None:
+    plain = await make_entry(stage)
+    last = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0, 1)))
+    await publish(stage, plain, plain, last)
+    for _ in range(2):
+        await stage.broker.complete(await stage.take())
+        for _ in range(2):
+            (waits,) = [each for each in await stage.store.examine() if each.name == "waits"]
+            assert waits.well, waits.text
+            await stage.store.resume_held()
 
 
 async def test_a_message_that_waits_too_often_for_its_queue_is_dead(stage: Stage) -> None:
@@ -576,7 +637,7 @@ async def test_a_message_that_waits_too_often_for_its_queue_is_dead(stage: Stage
         if (looking := stage.broker.waits.looking) is not None:
             await looking
         await stage.travel(61)
-        await stage.store.look()
+        await stage.store.resume_held()
     record = await stage.record(id)
     assert (record.state, record.reason) == (State.DEAD, "max_waits")
     await stage.admin.redrive(id)

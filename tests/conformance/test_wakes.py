@@ -16,6 +16,10 @@ async def published(stage: Stage) -> None:
     await stage.publish(queue="work")
 
 
+async def published_in_a_batch(stage: Stage) -> None:
+    await stage.publish_each(2, queue="work")
+
+
 async def published_with_a_key(stage: Stage) -> None:
     await stage.publish(queue="work", ordering_key="k")
 
@@ -50,6 +54,7 @@ async def redriven(stage: Stage) -> None:
 # What makes a message ready, and what has to be there for it.
 WAKING: dict[str, tuple[Callable[[Stage], Awaitable[None]], list[dict[str, Any]]]] = {
     "published": (published, []),
+    "published in a batch": (published_in_a_batch, []),
     "published with a key": (published_with_a_key, []),
     "released": (released, [{}]),
     "nacked": (nacked, [{}]),

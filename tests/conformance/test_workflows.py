@@ -9,7 +9,7 @@ from penstock.broker.waiting.workflows import Workflows
 from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
 from penstock.model.message import Draft, Fail, SettleReject, State
 from penstock.model.workflow import NodeDraft, Workflow, WorkflowStart, WorkflowState, with_ids
-from tests.conformance.stage import Stage
+from tests.conformance.stage import DAY, Stage
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def start(stage: Stage, *nodes: NodeDraft, **how: object) -> WorkflowStart
 
 async def run_next(stage: Stage, *settlements: Fail | SettleReject) -> list[bytes]:
     """Claims what is ready and completes it, or settles it as given."""
-    await stage.store.look()
+    await stage.store.resume_held()
     bodies = []
     for leased in await stage.claim(limit=100):
         bodies.append(leased.body)
@@ -39,7 +39,7 @@ async def run_next(stage: Stage, *settlements: Fail | SettleReject) -> list[byte
             await stage.broker.settle(leased, settlements[0])
         else:
             await stage.broker.complete(leased, leased.body)
-    await stage.store.look()
+    await stage.store.resume_held()
     return sorted(bodies)
 
 
@@ -85,7 +85,7 @@ async def test_a_key_starts_a_workflow_once(stage: Stage) -> None:
 async def test_a_failed_node_cancels_what_needs_it_and_is_redriven(stage: Stage) -> None:
     started = await start(stage, *DIAMOND)
     await run_next(stage)
-    await stage.store.look()
+    await stage.store.resume_held()
     first, second = await stage.claim(limit=2)
     await stage.broker.settle(first, Fail("no"))
     await stage.broker.complete(second)
@@ -115,12 +115,109 @@ async def test_policies_decide_what_a_node_waits_for(stage: Stage) -> None:
     parents = [node(b"1"), node(b"2")]
     await start(stage, *parents, node(b"any", 0, 1, policy="any"), node(b"end", 0, 1,
                 policy="settled"))  # fmt: skip
-    await stage.store.look()
+    await stage.store.resume_held()
     first, second = await stage.claim(limit=2)
     await stage.broker.complete(first)
     assert await run_next(stage) == [b"any"]
     await stage.broker.settle(second, Fail("no"))
     assert await run_next(stage) == [b"end"]
+
+
+async def settle_two(stage: Stage, first: Fail | SettleReject, second: SettleReject | None) -> None:
+    """Settles two nodes that run beside each other."""
+    await stage.store.resume_held()
+    one, two = await stage.claim(limit=2)
+    await stage.broker.settle(one, first)
+    await (stage.broker.settle(two, second) if second else stage.broker.complete(two, two.body))
+    await stage.store.resume_held()
+
+
+async def test_a_redrive_runs_each_node_once(stage: Stage) -> None:
+    last = node(b"c", 0, 1, policy="settled")
+    started = await start(stage, node(b"a"), node(b"b"), last, node(b"d", 2))
+    await settle_two(stage, Fail("no"), SettleReject("no"))
+    assert await follow(stage, started.id) is WorkflowState.BLOCKED
+    assert await flows(stage).redrive(started.id) == 4
+    assert await run_next(stage) == [b"a", b"b"]
+    assert await run_next(stage) == [b"c"]
+    assert await run_next(stage) == [b"d"]
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+    assert await stage.state(started.ids[2]) is State.CANCELLED
+
+
+async def test_a_dead_node_behind_a_failed_one_is_replaced(stage: Stage) -> None:
+    started = await start(stage, node(b"a"), node(b"b", 0, policy="settled"))
+    await run_next(stage, Fail("no"))
+    assert await run_next(stage, SettleReject("no")) == [b"b"]
+    assert await flows(stage).redrive(started.id) == 2
+    assert await stage.state(started.ids[1]) is State.CANCELLED
+    assert await run_next(stage) == [b"a"]
+    assert await run_next(stage) == [b"b"]
+
+
+async def test_results_stay_in_the_order_of_the_nodes_after_a_redrive(stage: Stage) -> None:
+    started = await start(stage, node(b"a"), node(b"b"), node(b"c", 0, 1))
+    await settle_two(stage, Fail("no"), None)
+    await flows(stage).redrive(started.id)
+    assert await run_next(stage) == [b"a"]
+    last = await stage.take()
+    parents = await stage.broker.waits.read_parents(last)
+    assert [each.result for each in parents] == [b"a", b"b"]
+    flow, version = await flows(stage).load(started.id, "default")
+    await flows(stage).save(with_ids(flow, [UNKNOWN] * 3), version)
+    assert await stage.broker.waits.read_parents(last) == parents
+
+
+async def test_the_key_of_a_workflow_that_is_redriven_lasts(stage: Stage) -> None:
+    started = await start(stage, node(b"a"), key="day-1")
+    await run_next(stage, Fail("no"))
+    assert await follow(stage, started.id) is WorkflowState.FAILED
+    await flows(stage).redrive(started.id)
+    await stage.travel(8 * DAY)
+    assert (await start(stage, node(b"a"), key="day-1")).duplicate
+
+
+async def test_workflows_with_one_correlation_id_find_their_own_messages(stage: Stage) -> None:
+    first = await start(stage, node(b"a"), correlation_id="order-7")
+    await start(stage, node(b"b"), correlation_id="order-7")
+    flow, version = await flows(stage).load(first.id, "default")
+    await flows(stage).save(with_ids(flow, [UNKNOWN]), version)
+    await stage.travel(11)
+    await follow(stage, first.id)
+    found, _ = await flows(stage).load(first.id, "default")
+    assert found.nodes[0].id == first.ids[0]
+
+
+async def test_a_blocked_workflow_is_cancelled_and_redriven(stage: Stage) -> None:
+    started = await start(stage, node(b"a"), node(b"b", 0))
+    await run_next(stage, SettleReject("no"))
+    assert await follow(stage, started.id) is WorkflowState.BLOCKED
+    assert await flows(stage).cancel(started.id) == 1
+    assert await follow(stage, started.id) is WorkflowState.CANCELLED
+    assert await flows(stage).redrive(started.id) == 2
+    assert await run_next(stage) == [b"a"]
+    assert await run_next(stage) == [b"b"]
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+
+
+async def test_a_workflow_that_is_cancelled_after_its_end_is_still_removed(stage: Stage) -> None:
+    started = await start(stage, node(b"a"))
+    await run_next(stage)
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+    assert await flows(stage).cancel(started.id) == 0
+    await stage.travel(8 * DAY)
+    with pytest.raises(NotFound):
+        await flows(stage).get(started.id)
+
+
+async def test_a_dead_node_of_a_cancelled_workflow_opens_it_again(stage: Stage) -> None:
+    started = await start(stage, node(b"a"))
+    await run_next(stage, SettleReject("no"))
+    await flows(stage).cancel(started.id)
+    assert await follow(stage, started.id) is WorkflowState.CANCELLED
+    assert await flows(stage).redrive(started.id) == 1
+    assert await run_next(stage) == [b"a"]
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
 
 
 async def test_a_cancelled_workflow_ends(stage: Stage) -> None:

@@ -54,7 +54,7 @@ def differ(command: str, shown: str) -> str | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=150,
     )
     # A page may show a failure, but only in the words of that failure.
     if ran.returncode and not shown.strip(". \n"):

@@ -19,14 +19,14 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 FOREIGN = ("/v1/codeq/", "/v1/accounts/lookup")
 
 
-def served() -> set[tuple[str, str]]:
+def list_served() -> set[tuple[str, str]]:
     return {(each.method, each.path.replace(":path}", "}")) for each in OPERATIONS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_route_of_the_page_exists(page: Path) -> None:
     named = {found for found in ROUTE.findall(page.read_text()) if not found[1].startswith(FOREIGN)}
-    assert named - served() == set()
+    assert named - list_served() == set()
 
 
 def find_command(program: str, words: list[str]) -> bool:

@@ -13,7 +13,7 @@ NAMED = re.compile(r"\bpenstock_[a-z_]+\b")
 SUFFIXES = ("_total", "_bucket", "_sum", "_count")
 
 
-def known() -> set[str]:
+def list_known() -> set[str]:
     files = [*(SOURCE / "metrics").glob("*.py"), SOURCE / "state.py"]
     return {name for file in files for name in re.findall(r'"(penstock_\w+)"', file.read_text())}
 
@@ -34,7 +34,7 @@ def test_every_metric_that_is_named_exists(text: str) -> None:
     assert names
     for name in names:
         plain = next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
-        assert plain in known(), name
+        assert plain in list_known(), name
 
 
 def test_every_rule_says_what_is_wrong() -> None:

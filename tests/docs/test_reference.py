@@ -18,8 +18,7 @@ from penstock.model.message import State, Verb
 from penstock.model.queue import QueueState
 from penstock.model.settings import PRESETS, QueueSettings, change
 from penstock.model.store_types import AnswerKind
-from penstock.store_activity import StoreActivity
-from penstock.store_topology import StoreTopology
+from penstock.store_activity import StoreActivity, StoreExport
 from penstock.store_waiting import StoreWaiting
 from penstock.stores import open as open_store
 from tests.checker import Kind
@@ -131,9 +130,8 @@ def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:
         store.StoreAdmin,
         store.StoreRecords,
         StoreActivity,
-        StoreTopology,
         StoreWaiting,
-        store.StoreExport,
+        StoreExport,
         store.Store,
     )
     assert {name: listed[name] for name in listed if not name.startswith("_")} == protocols
@@ -147,9 +145,8 @@ def test_every_verb_of_the_store_has_a_promise() -> None:
         store.StoreAdmin,
         store.StoreRecords,
         StoreActivity,
-        StoreTopology,
         StoreWaiting,
-        store.StoreExport,
+        StoreExport,
     )
     cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))
     assert [name for name in protocols if f"`{name}`" not in cells] == []

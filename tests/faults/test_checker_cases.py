@@ -53,7 +53,7 @@ class Tale:
         return set(check(assemble([*self.lines, *final, end])).counts)
 
 
-def stored(id: int, state: str, rows: Sequence[Row], attempts: int = 1) -> Stored:
+def make_stored(id: int, state: str, rows: Sequence[Row], attempts: int = 1) -> Stored:
     fences = [row for row in rows if row.fence]
     return Stored(id, f"m{id}", "work", state, attempts, len(fences), tuple(rows))
 
@@ -62,8 +62,8 @@ def row(verb: str, state: str, fence: int | None, at: float, final: bool = False
     return Row(verb, state, fence, int(at * SECOND), final)
 
 
-def completed(id: int, fence: int, at: float) -> Stored:
-    return stored(id, "completed", [row("complete", "completed", fence, at, True)])
+def make_completed(id: int, fence: int, at: float) -> Stored:
+    return make_stored(id, "completed", [row("complete", "completed", fence, at, True)])
 
 
 def test_a_plain_life_is_legal() -> None:
@@ -71,7 +71,7 @@ def test_a_plain_life_is_legal() -> None:
     tale.publish(0, 1, 1)
     tale.claim(2, 3, 1, 1)
     tale.call(4, 5, Settle("complete", 1, 1))
-    assert tale.verdict(completed(1, 1, 4.5)) == set()
+    assert tale.verdict(make_completed(1, 1, 4.5)) == set()
 
 
 def test_a_complete_whose_first_answer_got_lost_inside_the_client_is_legal() -> None:
@@ -79,7 +79,7 @@ def test_a_complete_whose_first_answer_got_lost_inside_the_client_is_legal() -> 
     tale.publish(0, 1, 1)
     tale.claim(2, 3, 1, 1)
     tale.call(4, 9, Settle("complete", 1, 1), REPEATED)
-    assert tale.verdict(completed(1, 1, 4.5)) == set()
+    assert tale.verdict(make_completed(1, 1, 4.5)) == set()
 
 
 def test_a_repeat_that_was_never_done_has_a_gap() -> None:
@@ -90,7 +90,7 @@ def test_a_repeat_that_was_never_done_has_a_gap() -> None:
     tale.claim(20, 21, 1, 2, 2)
     tale.call(22, 23, Settle("complete", 1, 2))
     rows = [row("reclaim", "ready", 1, 13), row("complete", "completed", 2, 22, True)]
-    assert tale.verdict(stored(1, "completed", rows)) == {Kind.HISTORY_GAP}
+    assert tale.verdict(make_stored(1, "completed", rows)) == {Kind.HISTORY_GAP}
 
 
 def test_a_complete_after_the_end_of_its_lease_is_legal_before_the_reclaim() -> None:
@@ -98,7 +98,7 @@ def test_a_complete_after_the_end_of_its_lease_is_legal_before_the_reclaim() -> 
     tale.publish(0, 1, 1)
     tale.claim(2, 3, 1, 1)
     tale.call(40, 41, Settle("complete", 1, 1))
-    assert tale.verdict(completed(1, 1, 40.5)) == set()
+    assert tale.verdict(make_completed(1, 1, 40.5)) == set()
 
 
 def test_an_unknown_complete_that_won_is_legal_and_ends_the_message() -> None:
@@ -106,9 +106,9 @@ def test_an_unknown_complete_that_won_is_legal_and_ends_the_message() -> None:
     tale.publish(0, 1, 1)
     tale.claim(2, 3, 1, 1)
     tale.call(4, 5, Settle("complete", 1, 1), UNKNOWN)
-    assert tale.verdict(completed(1, 1, 6)) == set()
+    assert tale.verdict(make_completed(1, 1, 6)) == set()
     tale.claim(20, 21, 1, 2, 2)
-    assert Kind.REDELIVERED_AFTER_ACK in tale.verdict(completed(1, 1, 6))
+    assert Kind.REDELIVERED_AFTER_ACK in tale.verdict(make_completed(1, 1, 6))
 
 
 def test_a_claim_answered_after_its_message_died_holds_no_key() -> None:
@@ -119,8 +119,8 @@ def test_a_claim_answered_after_its_message_died_holds_no_key() -> None:
     tale.claim(4, 30, 1, 1)
     tale.claim(25, 26, 2, 2)
     tale.call(40, 41, Settle("complete", 2, 2))
-    dead = stored(1, "dead", [row("reclaim", "dead", 1, 14)], 0)
-    assert tale.verdict(dead, completed(2, 2, 40), Queue("work", max_deliveries=1)) == set()
+    dead = make_stored(1, "dead", [row("reclaim", "dead", 1, 14)], 0)
+    assert tale.verdict(dead, make_completed(2, 2, 40), Queue("work", max_deliveries=1)) == set()
 
 
 def test_a_late_unknown_settle_does_not_prove_that_a_key_was_held() -> None:
@@ -131,8 +131,8 @@ def test_a_late_unknown_settle_does_not_prove_that_a_key_was_held() -> None:
     tale.claim(25, 26, 2, 2)
     tale.call(30, 31, Settle("reject", 1, 1), UNKNOWN)
     tale.call(40, 41, Settle("complete", 2, 2))
-    dead = stored(1, "dead", [row("reclaim", "dead", 1, 14)], 0)
-    assert tale.verdict(dead, completed(2, 2, 40), Queue("work", max_deliveries=1)) == set()
+    dead = make_stored(1, "dead", [row("reclaim", "dead", 1, 14)], 0)
+    assert tale.verdict(dead, make_completed(2, 2, 40), Queue("work", max_deliveries=1)) == set()
 
 
 def test_publishes_side_by_side_may_be_served_in_any_order() -> None:
@@ -143,7 +143,7 @@ def test_publishes_side_by_side_may_be_served_in_any_order() -> None:
     tale.call(5, 6, Settle("complete", 2, 1))
     tale.claim(11, 12, 1, 2)
     tale.call(13, 14, Settle("complete", 1, 2))
-    assert tale.verdict(completed(2, 1, 5), completed(1, 2, 13)) == set()
+    assert tale.verdict(make_completed(2, 1, 5), make_completed(1, 2, 13)) == set()
 
 
 def test_publishes_one_after_the_other_may_not() -> None:
@@ -154,7 +154,7 @@ def test_publishes_one_after_the_other_may_not() -> None:
     tale.call(5, 6, Settle("complete", 2, 1))
     tale.claim(11, 12, 1, 2)
     tale.call(13, 14, Settle("complete", 1, 2))
-    assert tale.verdict(completed(2, 1, 5), completed(1, 2, 13)) == {Kind.ORDER}
+    assert tale.verdict(make_completed(2, 1, 5), make_completed(1, 2, 13)) == {Kind.ORDER}
 
 
 def test_a_redriven_copy_need_not_wait_for_the_due_time_of_its_original() -> None:
@@ -165,7 +165,7 @@ def test_a_redriven_copy_need_not_wait_for_the_due_time_of_its_original() -> Non
     handed = Claimed(2, "m1", 1, 0, 1, 6 * SECOND, 16 * SECOND)
     tale.call(6, 7, Claim("work"), Answer("ok", claims=(handed,)))
     tale.call(8, 9, Settle("complete", 2, 1))
-    original = stored(1, "cancelled", [row("cancel", "cancelled", None, 2.5, True)])
+    original = make_stored(1, "cancelled", [row("cancel", "cancelled", None, 2.5, True)])
     done = (row("complete", "completed", 1, 8, True),)
     copy = Stored(2, "m1", "work", "completed", 1, 1, done, parent=1)
     assert tale.verdict(original, copy) == set()
@@ -182,7 +182,7 @@ def test_a_message_that_overflowed_is_due_at_once_when_redriven() -> None:
         row("redrive", "ready", None, 4.5),
         row("complete", "completed", 1, 8, True),
     ]
-    assert tale.verdict(stored(1, "completed", rows)) == set()
+    assert tale.verdict(make_stored(1, "completed", rows)) == set()
 
 
 def test_a_forced_cancel_fences_the_worker() -> None:
@@ -191,7 +191,7 @@ def test_a_forced_cancel_fences_the_worker() -> None:
     tale.claim(2, 3, 1, 1)
     tale.call(4, 5, Cancel(1, force=True), Answer("ok", state="cancelled"))
     tale.call(6, 7, Settle("extend", 1, 1))
-    gone = stored(1, "cancelled", [row("cancel", "cancelled", 1, 4.5, True)], 0)
+    gone = make_stored(1, "cancelled", [row("cancel", "cancelled", 1, 4.5, True)], 0)
     assert tale.verdict(gone) == {Kind.STALE_FENCE_ACCEPTED}
 
 
@@ -201,9 +201,9 @@ def test_a_batch_may_lack_what_was_refused_and_nothing_else() -> None:
         tale.call(0, 1, Publish(f"m{id}", "work", batch="b"), answer)
     tale.claim(2, 3, 1, 1)
     tale.call(4, 5, Settle("complete", 1, 1))
-    assert tale.verdict(completed(1, 1, 4.5)) == set()
+    assert tale.verdict(make_completed(1, 1, 4.5)) == set()
     tale.call(0, 1, Publish("m3", "work", batch="b"), UNKNOWN)
-    assert tale.verdict(completed(1, 1, 4.5)) == {Kind.BATCH_TORN}
+    assert tale.verdict(make_completed(1, 1, 4.5)) == {Kind.BATCH_TORN}
 
 
 def test_only_what_is_due_later_may_still_wait() -> None:
@@ -213,7 +213,7 @@ def test_only_what_is_due_later_may_still_wait() -> None:
     tale.call(4, 5, Settle("complete", 1, 1))
     tale.publish(0, 1, 2)
     waiting = [Stored(2, "m2", "work", "scheduled", 0, 0, due_at=due_at) for due_at in DUE]
-    found = [tale.verdict(completed(1, 1, 4.5), stored) for stored in waiting]
+    found = [tale.verdict(make_completed(1, 1, 4.5), stored) for stored in waiting]
     assert found == [{Kind.STUCK}, set(), {Kind.STUCK}, {Kind.STUCK}]
 
 
@@ -222,5 +222,5 @@ def test_what_was_published_once_more_by_itself_does_not_tear_its_batch() -> Non
     for label in ("m1", "m2"):
         tale.call(0, 1, Publish(label, "work", batch="both"), UNKNOWN)
     tale.call(2, 3, Publish("m1", "work"), Answer("ok", id=1))
-    dead = stored(1, "dead", [row("publish", "dead", None, 2.5)], attempts=0)
+    dead = make_stored(1, "dead", [row("publish", "dead", None, 2.5)], attempts=0)
     assert Kind.BATCH_TORN not in tale.verdict(dead)

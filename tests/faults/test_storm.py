@@ -31,7 +31,7 @@ SERVERS: dict[str, Callable[[], object]] = {
 }
 
 
-def installed(store: str) -> bool:
+def is_installed(store: str) -> bool:
     try:
         SERVERS[store]()
     except Unavailable:
@@ -44,7 +44,7 @@ def installed(store: str) -> bool:
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "mariadb", "redis"])
 def test_a_storm_breaks_no_promise(store: str) -> None:
     # A developer may do without; the build may not.
-    if store in SERVERS and not installed(store) and not os.environ.get("CI"):
+    if store in SERVERS and not is_installed(store) and not os.environ.get("CI"):
         pytest.skip(f"{store} is not installed")
     # How late a reclaim is depends on the machine: `./dev storm` measures it.
     limits = ["--seconds", str(SECONDS), "--reclaim-within", "60"]
@@ -55,18 +55,18 @@ def test_a_storm_breaks_no_promise(store: str) -> None:
     assert ran.returncode == 0, f"{ran.stderr}{ran.stdout}"
 
 
-def planned(weather: Weather, seed: int, seconds: float = 60.0) -> list[Strike]:
+def make_plan(weather: Weather, seed: int, seconds: float = 60.0) -> list[Strike]:
     return plan(seed, seconds, ["a", "b"], weather.great, weather.small)
 
 
 @WEATHERS
 def test_a_seed_is_a_plan(weather: Weather) -> None:
-    first, again, other = (planned(weather, seed) for seed in (7, 7, 8))
+    first, again, other = (make_plan(weather, seed) for seed in (7, 7, 8))
     assert first == again != other
 
 
 @WEATHERS
 def test_a_plan_has_every_kind_of_fault(weather: Weather) -> None:
     for seed in range(20):
-        kinds = {strike.kind for strike in planned(weather, seed, 20.0)}
+        kinds = {strike.kind for strike in make_plan(weather, seed, 20.0)}
         assert kinds == {*weather.great, *weather.small}

@@ -64,7 +64,7 @@ def on_lock(path: str, *, from_dead: bool = False, many: bool = False, **fields:
 RULE = {"queue": "nothing", "do": [{"set": {"priority": 1}}]}
 
 
-def fixed(path: str, body: Any = None, **more: Any) -> Attempt:
+def make_fixed(path: str, body: Any = None, **more: Any) -> Attempt:
     """About nothing in particular."""
 
     async def make(world: World, place: Place, who: Who) -> Ask:
@@ -73,7 +73,7 @@ def fixed(path: str, body: Any = None, **more: Any) -> Attempt:
     return Attempt(make, **{"places": (HOME,), **more})
 
 
-def listed(path: str) -> Attempt:
+def make_list(path: str) -> Attempt:
     """In the scope of the place, after something was put into every place."""
 
     async def make(world: World, place: Place, who: Who) -> Ask:
@@ -267,7 +267,7 @@ async def sign_in(world: World, place: Place, who: Who) -> Ask:
 
 
 ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
-    "GET /v1/scopes": (listed("/v1/scopes"),),
+    "GET /v1/scopes": (make_list("/v1/scopes"),),
     "POST /v1/scopes": (
         Attempt(create_scope, (AWAY,), rule=lambda who, _: who.everywhere(Right.MANAGE)),
     ),
@@ -279,7 +279,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     ),
     # A scope of which the caller sees nothing is not there.
     "GET /v1/queues": (
-        listed("/v1/queues")._replace(rule=lambda who, place: who.at(Right.READ, place)),
+        make_list("/v1/queues")._replace(rule=lambda who, place: who.at(Right.READ, place)),
     ),
     "POST /v1/queues": (Attempt(create_queue, OWN),),
     "GET /v1/queues/{queue}": (on_queue(rule=knows_queue),),
@@ -296,7 +296,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "DELETE /v1/queues/{queue}": (on_queue(),),
     "POST /v1/redrive": (Attempt(redrive),),
     "POST /v1/bulk": (Attempt(start_bulk, places=(HOME, AWAY), shows=True),),
-    "GET /v1/bulk": (listed("/v1/bulk"),),
+    "GET /v1/bulk": (make_list("/v1/bulk"),),
     "GET /v1/bulk/{id}": (in_scope(World.bulk_action, "/v1/bulk/{0}"),),
     "POST /v1/bulk/{id}/pause": (in_scope(World.bulk_action, "/v1/bulk/{0}/pause", {}),),
     "POST /v1/bulk/{id}/resume": (in_scope(World.bulk_action, "/v1/bulk/{0}/resume", {}),),
@@ -314,18 +314,19 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
         on_message("/artifacts/x")._replace(places=OWN, absent=True),
     ),
     "GET /v1/messages/{reference:path}/callbacks": (on_message("/callbacks"),),
-    "GET /v1/callbacks/secret": (fixed("/v1/callbacks/secret"),),
-    "POST /v1/callbacks/secret/rotate": (fixed("/v1/callbacks/secret/rotate"),),
-    "GET /v1/messages": (listed("/v1/messages"),),
+    "GET /v1/callbacks/secret": (make_fixed("/v1/callbacks/secret"),),
+    "POST /v1/callbacks/secret/rotate": (make_fixed("/v1/callbacks/secret/rotate"),),
+    "GET /v1/messages": (make_list("/v1/messages"),),
+    "GET /v1/messages/count": (make_list("/v1/messages/count"),),
     "POST /v1/messages/{reference:path}/cancel": (on_message("/cancel", {}),),
     "POST /v1/messages/{reference:path}/redrive": (on_message("/redrive", {}, dead=True),),
     "POST /v1/messages/{reference:path}/purge": (on_message("/purge", dead=True),),
     "GET /v1/messages/{reference:path}/result": (on_message("/result"),),
-    "GET /v1/audit/verify": (fixed("/v1/audit/verify"),),
-    "GET /v1/audit/seal": (fixed("/v1/audit/seal"),),
+    "GET /v1/audit/verify": (make_fixed("/v1/audit/verify"),),
+    "GET /v1/audit/seal": (make_fixed("/v1/audit/seal"),),
     "GET /v1/messages/{reference:path}/explain": (on_message("/explain"),),
     "GET /v1/messages/{reference:path}": (on_message(),),
-    "GET /v1/schedules": (listed("/v1/schedules"),),
+    "GET /v1/schedules": (make_list("/v1/schedules"),),
     "PUT /v1/queues/{queue}/schedules/{name}": (
         on_queue("/schedules/s", {"cron": "0 0 1 1 *"}, also=Right.PUBLISH),
     ),
@@ -346,8 +347,8 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/scopes/{name}/archive": (in_scope(World.queue, "/v1/scopes/{scope}/archive"),),
     "POST /v1/scopes/{name}/unarchive": (in_scope(World.queue, "/v1/scopes/{scope}/unarchive"),),
     "PUT /v1/queues/{queue}": (in_scope(World.queue, "/v1/queues/{0}", {}),),
-    "GET /v1/topology": (fixed("/v1/topology"),),
-    "PUT /v1/topology": (fixed("/v1/topology", {"topology": {"name": "empty"}}),),
+    "GET /v1/topology": (make_fixed("/v1/topology"),),
+    "PUT /v1/topology": (make_fixed("/v1/topology", {"topology": {"name": "empty"}}),),
     "GET /v1/schemas": (in_scope(World.schema, "/v1/schemas"),),
     "GET /v1/schemas/{name}": (in_scope(World.schema, "/v1/schemas/{0}"),),
     "POST /v1/schemas/{name}": (
@@ -357,7 +358,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
         in_scope(World.unbound_schema, "/v1/schemas/new/check", {"schema": {}}),
     ),
     "DELETE /v1/schemas/{name}": (in_scope(World.unbound_schema, "/v1/schemas/{0}"),),
-    "GET /v1/bindings": (listed("/v1/bindings"),),
+    "GET /v1/bindings": (make_list("/v1/bindings"),),
     "PUT /v1/queues/{queue}/schemas": (
         on(World.bindable_queue, "/v1/queues/{0}/schemas", {"schema": "order"}),
     ),
@@ -375,7 +376,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "DELETE /v1/queues/{queue}/subscriptions/{name}": (
         on(World.durable_subscription, "/v1/queues/{0}/subscriptions/{1}"),
     ),
-    "GET /v1/subscriptions": (listed("/v1/subscriptions"),),
+    "GET /v1/subscriptions": (make_list("/v1/subscriptions"),),
     "POST /v1/subscriptions": (Attempt(subscribe),),
     "POST /v1/subscriptions/{id}/heartbeat": (
         on(World.subscription, "/v1/subscriptions/{0}/heartbeat"),
@@ -386,14 +387,14 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/signals/{token}": (
         on(World.callback_token, "/v1/signals/{0}", b"1")._replace(rule=lambda who, place: True),
     ),
-    "GET /v1/workflows": (listed("/v1/workflows"),),
+    "GET /v1/workflows": (make_list("/v1/workflows"),),
     "POST /v1/workflows": (Attempt(start_workflow),),
     "GET /v1/workflows/{id}": (on(World.workflow, "/v1/workflows/{0}"),),
     "POST /v1/workflows/{id}/cancel": (on(World.workflow, "/v1/workflows/{0}/cancel"),),
     "POST /v1/workflows/{id}/redrive": (on(World.ended_workflow, "/v1/workflows/{0}/redrive"),),
-    "GET /v1/inbox": (fixed("/v1/inbox", rule=is_let_in),),
+    "GET /v1/inbox": (make_fixed("/v1/inbox", rule=is_let_in),),
     "POST /v1/inbox": (Attempt(request_decision, (HOME, AWAY)),),
-    "GET /v1/inbox/statistics": (fixed("/v1/inbox/statistics", rule=sees_people),),
+    "GET /v1/inbox/statistics": (make_fixed("/v1/inbox/statistics", rule=sees_people),),
     "GET /v1/inbox/{id}": (on_step(),),
     "POST /v1/inbox/{id}/decide": (on_step("/decide", {"choice": "approve"}),),
     "POST /v1/inbox/{id}/claim": (on_step("/claim"),),
@@ -424,71 +425,74 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/run/callback": (
         on_lock("/v1/run/callback", name="paid", expires_at="2030-01-01T00:00:00Z"),
     ),
-    "GET /v1/filter/complete": (fixed("/v1/filter/complete?text=queue:", shows=True),),
-    "GET /v1/activity": (fixed("/v1/activity", shows=True),),
-    "GET /v1/trace/{correlation_id:path}": (fixed("/v1/trace/c", shows=True),),
-    "GET /v1/events": (fixed("/v1/events", shows=True),),
-    "POST /v1/events/ticket": (fixed("/v1/events/ticket", shows=True),),
-    "GET /health": (fixed("/health", rule=lambda who, place: True),),
-    "GET /healthz": (fixed("/healthz", rule=lambda who, place: True),),
-    "GET /openapi.json": (fixed("/openapi.json", rule=lambda who, place: True),),
-    "GET /readyz": (fixed("/readyz", rule=lambda who, place: True),),
-    "GET /version": (fixed("/version", rule=is_let_in),),
-    "GET /metrics": (fixed("/metrics"),),
-    "GET /v1/system-agents": (fixed("/v1/system-agents"),),
-    "GET /v1/workers": (fixed("/v1/workers", rule=sees_workers),),
+    "GET /v1/filter/complete": (make_fixed("/v1/filter/complete?text=queue:", shows=True),),
+    "GET /v1/activity": (make_fixed("/v1/activity", shows=True),),
+    "GET /v1/trace/{correlation_id:path}": (make_fixed("/v1/trace/c", shows=True),),
+    "GET /v1/events": (make_fixed("/v1/events", shows=True),),
+    "POST /v1/events/ticket": (make_fixed("/v1/events/ticket", shows=True),),
+    "GET /health": (make_fixed("/health", rule=lambda who, place: True),),
+    "GET /healthz": (make_fixed("/healthz", rule=lambda who, place: True),),
+    "GET /openapi.json": (make_fixed("/openapi.json", rule=lambda who, place: True),),
+    "GET /readyz": (make_fixed("/readyz", rule=lambda who, place: True),),
+    "GET /version": (make_fixed("/version", rule=is_let_in),),
+    "GET /metrics": (make_fixed("/metrics"),),
+    "GET /v1/system-agents": (make_fixed("/v1/system-agents"),),
+    "GET /v1/workers": (make_fixed("/v1/workers", rule=sees_workers),),
     "PUT /v1/workers/{id}": (
-        fixed("/v1/workers/w", {"host": "b", "pid": 1, "queues": []}, rule=by_right(Right.CONSUME)),
+        make_fixed(
+            "/v1/workers/w", {"host": "b", "pid": 1, "queues": []}, rule=by_right(Right.CONSUME)
+        ),
     ),
-    "DELETE /v1/workers/{id}": (fixed("/v1/workers/w", rule=by_right(Right.CONSUME)),),
+    "DELETE /v1/workers/{id}": (make_fixed("/v1/workers/w", rule=by_right(Right.CONSUME)),),
     "POST /v1/workers/{id}/stop": (
         Attempt(on(World.worker, "/v1/workers/{0}/stop").make, (HOME,)),
     ),
-    "GET /": (fixed("/", rule=lambda who, place: True),),
-    "GET /docs": (fixed("/docs", rule=lambda who, place: True),),
-    "GET /assets/{name}": (fixed("/assets/icon-v1.svg", rule=lambda who, place: True),),
-    "GET /v1/session": (fixed("/v1/session", rule=lambda who, place: True),),
+    "GET /": (make_fixed("/", rule=lambda who, place: True),),
+    "GET /docs": (make_fixed("/docs", rule=lambda who, place: True),),
+    "GET /assets/{name}": (make_fixed("/assets/icon-v1.svg", rule=lambda who, place: True),),
+    "GET /v1/session": (make_fixed("/v1/session", rule=lambda who, place: True),),
     "POST /v1/session": (Attempt(sign_in, (HOME,), rule=is_let_in),),
-    "DELETE /v1/session": (fixed("/v1/session", rule=lambda who, place: True),),
-    "GET /v1/overview": (listed("/v1/overview"),),
-    "GET /v1/overview/hour": (listed("/v1/overview/hour"),),
-    "GET /v1/views": (listed("/v1/views")._replace(shows=False),),
+    "DELETE /v1/session": (make_fixed("/v1/session", rule=lambda who, place: True),),
+    "GET /v1/overview": (make_list("/v1/overview"),),
+    "GET /v1/overview/hour": (make_list("/v1/overview/hour"),),
+    "GET /v1/views": (make_list("/v1/views")._replace(shows=False),),
     "PUT /v1/views/{name}": (Attempt(save_view, (HOME, AWAY)),),
     "DELETE /v1/views/{name}": (Attempt(delete_view, (HOME, AWAY)),),
-    "GET /v1/failures": (listed("/v1/failures"),),
-    "GET /v1/changes": (fixed("/v1/changes", shows=True),),
-    "GET /v1/stats": (listed("/v1/stats"),),
-    "GET /v1/autoscale": (listed("/v1/autoscale"),),
+    "GET /v1/failures": (make_list("/v1/failures"),),
+    "GET /v1/failures/causes": (make_list("/v1/failures/causes"),),
+    "GET /v1/changes": (make_fixed("/v1/changes", shows=True),),
+    "GET /v1/stats": (make_list("/v1/stats"),),
+    "GET /v1/autoscale": (make_list("/v1/autoscale"),),
     "POST /v1/keys": (Attempt(create_key, (HOME, AWAY)),),
-    "GET /v1/keys": (fixed("/v1/keys", shows=True, sees=owner_too),),
+    "GET /v1/keys": (make_fixed("/v1/keys", shows=True, sees=owner_too),),
     "POST /v1/keys/{id}/rotate": (
         on(World.key_id, "/v1/keys/{0}/rotate", {})._replace(rule=owner_too),
     ),
     "DELETE /v1/keys/{id}": (on(World.key_id, "/v1/keys/{0}")._replace(rule=owner_too),),
-    "GET /v1/roles": (fixed("/v1/roles", rule=by_right(Right.ACCESS)),),
-    "PUT /v1/roles/{name}": (fixed("/v1/roles/readers", {"grants": ["access"]}),),
+    "GET /v1/roles": (make_fixed("/v1/roles", rule=by_right(Right.ACCESS)),),
+    "PUT /v1/roles/{name}": (make_fixed("/v1/roles/readers", {"grants": ["access"]}),),
     "DELETE /v1/roles/{name}": (Attempt(delete_role, (HOME,)),),
-    "GET /v1/trusts": (fixed("/v1/trusts", shows=True),),
+    "GET /v1/trusts": (make_fixed("/v1/trusts", shows=True),),
     "PUT /v1/trusts/{name}/{trusted}": (Attempt(save_trust, (HOME, AWAY)),),
     "DELETE /v1/trusts/{name}/{trusted}": (
         Attempt(on(World.trust, "/v1/trusts/{scope}/other").make, (HOME, AWAY)),
     ),
     "GET /v1/metrics/queues/{queue}": (Attempt(measure),),
-    "GET /v1/metrics/consumers": (listed("/v1/metrics/consumers"),),
-    "GET /v1/anomalies": (listed("/v1/anomalies"),),
-    "GET /v1/pipeline/{kind}": (fixed("/v1/pipeline/metrics"),),
-    "GET /v1/lake": (fixed("/v1/lake"),),
-    "POST /v1/lake/run": (fixed("/v1/lake/run"),),
+    "GET /v1/metrics/consumers": (make_list("/v1/metrics/consumers"),),
+    "GET /v1/anomalies": (make_list("/v1/anomalies"),),
+    "GET /v1/pipeline/{kind}": (make_fixed("/v1/pipeline/metrics"),),
+    "GET /v1/lake": (make_fixed("/v1/lake"),),
+    "POST /v1/lake/run": (make_fixed("/v1/lake/run"),),
     "POST /v1/lake/backtest": (in_scope(World.rule, "/v1/lake/backtest", {"rule": RULE}),),
-    "GET /v1/human-webhooks": (listed("/v1/human-webhooks")._replace(shows=False),),
+    "GET /v1/human-webhooks": (make_list("/v1/human-webhooks")._replace(shows=False),),
     "POST /v1/human-webhooks": (Attempt(create_human_webhook, (HOME, AWAY)),),
     "DELETE /v1/human-webhooks/{name}": (Attempt(delete_human_webhook, (HOME, AWAY)),),
-    "GET /v1/alerts": (listed("/v1/alerts")._replace(shows=False),),
+    "GET /v1/alerts": (make_list("/v1/alerts")._replace(shows=False),),
     "POST /v1/alerts": (Attempt(create_alert, (HOME, AWAY)),),
     "GET /v1/alerts/{name}": (on_alert(),),
     "DELETE /v1/alerts/{name}": (on_alert(),),
     "POST /v1/alerts/{name}/test": (on_alert("/test"),),
-    "GET /v1/audit": (fixed("/v1/audit", shows=True),),
+    "GET /v1/audit": (make_fixed("/v1/audit", shows=True),),
     "POST /v1/publish": (Attempt(publish),),
     "POST /v1/publish/batch": (Attempt(publish_many),),
     "POST /v1/seen": (Attempt(ask_seen),),

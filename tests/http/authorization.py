@@ -20,10 +20,10 @@ from penstock.http.handlers.claim import make_lock
 from penstock.http.state import ServerLimits, ServerState
 from penstock.model.human import HumanPattern, HumanSpec
 from penstock.model.message import NEVER, Draft, SettleReject
-from penstock.model.queue import DEAD_LETTER, Schedule
+from penstock.model.queue import DEAD_LETTER, EVERY, Schedule
 from penstock.model.store_types import Lock, WorkerInfo
 from penstock.model.workflow import NodeDraft
-from penstock.rules.access import EVERY, Key, Right
+from penstock.rules.access import Key, Right
 from penstock.rules.human import Person
 from penstock.rules.human_links import HumanLink, HumanLinks
 from penstock.rules.human_spec import DEFAULT_OPTIONS

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.extent import LONG
 from tests.http.receiver import Receiver, receiving
 from tests.http.served import SENDING, Served, served
 from tests.servers.places import memory
@@ -81,7 +82,8 @@ def every_server(
         yield running
 
 
-@pytest.fixture(scope="session", params=STORES)
+# What is sent, and when, is the same on every store.
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=LONG)])
 def caller(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> Served:
     """One that may send callbacks and notices to this machine, on a store of its own: others would
     send them, too, and may not."""

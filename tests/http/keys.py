@@ -19,7 +19,7 @@ def penstock(store: str, *words: object) -> Any:
 
 
 @contextmanager
-def guarded(store: str, folder: Path, *words: object) -> Iterator[Served]:
+def serve_with_auth(store: str, folder: Path, *words: object) -> Iterator[Served]:
     """Its first key is an administrator's, made at the store itself."""
     made = penstock(store, "key", "create", "root", "--role", "admin")
     with served(store, folder, "--auth", *words) as server:

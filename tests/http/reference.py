@@ -43,43 +43,45 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield method.upper(), path, operation
 
 
-def takes(operation: dict[str, Any]) -> str:
+def describe_request(operation: dict[str, Any]) -> str:
     """The noun of its body, and its parameters beside those of the path."""
     content = operation.get("requestBody", {}).get("content", {})
-    nouns = [named(media, each["schema"]) for media, each in content.items()]
+    nouns = [name_schema(media, each["schema"]) for media, each in content.items()]
     given = [each["name"] for each in operation.get("parameters", []) if each["in"] != "path"]
     return ", ".join([*nouns, *(f"`{name}`" for name in given)])
 
 
-def gives(operation: dict[str, Any]) -> str:
+def describe_response(operation: dict[str, Any]) -> str:
     status, answer = next(iter(operation["responses"].items()))
     content = answer.get("content", {})
-    return " ".join([status, *(named(media, each["schema"]) for media, each in content.items())])
+    return " ".join(
+        [status, *(name_schema(media, each["schema"]) for media, each in content.items())]
+    )
 
 
-def named(media: str, schema: dict[str, Any]) -> str:
+def name_schema(media: str, schema: dict[str, Any]) -> str:
     name = schema.get("$ref", media).rpartition("/schemas/")[2]
     return f"`{name}`"
 
 
-def generated() -> str:
+def generate() -> str:
     found = list(operations())
     parts = []
     for tag, title in TITLES.items():
         rows = [
-            f"| `{method}` | `{path}` | {operation['summary']} | {takes(operation)}"
-            f" | {gives(operation)} |"
+            f"| `{method}` | `{path}` | {operation['summary']} | {describe_request(operation)}"
+            f" | {describe_response(operation)} |"
             for method, path, operation in found
             if operation["tags"] == [tag]
         ]
-        head = ["| method | path | what it does | takes | gives |", "|---|---|---|---|---|"]
+        head = ["| method | path | summary | request | response |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"## {title}", "", *head, *rows]) + "\n")
     return "\n".join(parts)
 
 
 def page() -> str:
     head, _, _ = PAGE.read_text().partition(BEGIN)
-    return f"{head}{BEGIN}\n{generated()}"
+    return f"{head}{BEGIN}\n{generate()}"
 
 
 if __name__ == "__main__":

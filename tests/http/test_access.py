@@ -13,13 +13,13 @@ from penstock.errors import Forbidden, Unauthenticated
 from penstock.model.message import Draft
 from penstock.model.settings import SHELL_TYPE
 from tests.cli.terminal import Terminal, until
-from tests.http.keys import guarded, keyed, penstock, showing
+from tests.http.keys import keyed, penstock, serve_with_auth, showing
 from tests.http.served import Served, Stream, served
 
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 
@@ -319,7 +319,7 @@ def test_nobody_gives_more_than_they_have(server: Served, queue: str) -> None:
 def test_shell_jobs_need_a_role_of_their_own(folder: Path, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/shell.db"
     job = {"queue": "shell", "type": SHELL_TYPE, "body": {"command": "true"}}
-    with guarded(store, folder, "--allow-shell") as server:
+    with serve_with_auth(store, folder, "--allow-shell") as server:
         server.post("/v1/queues", {"name": "shell", "settings": {"shell": True}})
         made = penstock(store, "key", "create", "s", "--role", "shell", "--role", "producer")
         assert server.post("/v1/publish", job).status == 403
@@ -354,7 +354,7 @@ def test_the_record_is_read_page_by_page(server: Served, queue: str) -> None:
 
 
 def test_who_tries_too_many_keys_has_to_wait(folder: Path, tmp_path: Path) -> None:
-    with guarded(f"sqlite:///{tmp_path}/tries.db", folder) as server:
+    with serve_with_auth(f"sqlite:///{tmp_path}/tries.db", folder) as server:
         assert server.get("/v1/queues").status == 200
         wrong = [showing(server, f"psk_{n:x}_wrong").get("/v1/queues").status for n in range(60)]
         assert wrong[0] == 401

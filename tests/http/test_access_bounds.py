@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served
 
 SECRET = "/v1/callbacks/secret"
@@ -14,7 +14,7 @@ SECRET = "/v1/callbacks/secret"
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         for name in ("web", "shop"):
             running.post("/v1/scopes", {"name": name})
             running.post("/v1/queues", {"name": "work"}, scope=name)

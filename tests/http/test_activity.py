@@ -8,13 +8,13 @@ import pytest
 
 from penstock.client import SyncClient
 from penstock.errors import FieldNotHere
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served
 
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ from penstock.client.sync import SyncArtifacts
 from penstock.errors import BodyTooLarge, LockLost, NotFound
 from penstock.model.message import Draft, Nack
 from tests.cli.terminal import until
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Reply, Served, dial, heard, raw, served
 from tests.http.test_client import verbs
 
@@ -48,13 +48,13 @@ def get(server: Served, id: str, name: str) -> Reply:
     return server.get(f"/v1/messages/{id}/artifacts/{quote(name, safe='')}")
 
 
-def listed(server: Served, id: str) -> dict[str, int]:
+def list_sizes(server: Served, id: str) -> dict[str, int]:
     reply = server.get(f"/v1/messages/{id}/artifacts")
     assert reply.status == 200, reply
     return {each["name"]: each["size"] for each in reply.json["artifacts"]}
 
 
-def held(server: Served) -> Any:
+def claim_one(server: Served) -> Any:
     queue = server.queue()
     server.publish(queue)
     return server.claim_one(queue)
@@ -65,23 +65,23 @@ def complete(server: Served, message: Any, **more: Any) -> Reply:
 
 
 def test_files_come_with_the_result(server: Served) -> None:
-    message = held(server)
+    message = claim_one(server)
     sent = [inline("a.txt", b"one"), inline("b.bin", bytes(range(256)))]
     assert complete(server, message, result=1, artifacts=sent).status == 200
-    assert listed(server, message["id"]) == {"a.txt": 3, "b.bin": 256}
+    assert list_sizes(server, message["id"]) == {"a.txt": 3, "b.bin": 256}
     assert get(server, message["id"], "b.bin").body == bytes(range(256))
     assert server.get(f"/v1/messages/{message['id']}/result").json == 1
 
 
 def test_a_file_is_uploaded_while_the_message_is_in_hand(server: Served) -> None:
-    message, large = held(server), os.urandom(3_000_000)
+    message, large = claim_one(server), os.urandom(3_000_000)
     reply = put(server, message["token"], "large.bin", large)
     kept = {"name": "large.bin", "size": len(large), "content_type": "application/octet-stream"}
     assert (reply.status, reply.json) == (201, kept)
-    assert listed(server, message["id"]) == {}
+    assert list_sizes(server, message["id"]) == {}
     assert get(server, message["id"], "large.bin").code == "NOT_FOUND"
     complete(server, message, artifacts=[inline("small.txt")])
-    assert listed(server, message["id"]) == {"large.bin": len(large), "small.txt": 1}
+    assert list_sizes(server, message["id"]) == {"large.bin": len(large), "small.txt": 1}
     assert get(server, message["id"], "large.bin").body == large
 
 
@@ -89,13 +89,13 @@ def test_a_message_is_named_by_its_queue_and_name_too(server: Served) -> None:
     queue = server.queue()
     server.publish(queue, name="n")
     complete(server, server.claim_one(queue), artifacts=[inline("a.txt")])
-    assert listed(server, f"{queue}/n") == {"a.txt": 1}
+    assert list_sizes(server, f"{queue}/n") == {"a.txt": 1}
     assert get(server, f"{queue}/n", "a.txt").body == b"a"
     assert server.get("/v1/messages/999999999/artifacts").code == "NOT_FOUND"
 
 
 def test_a_download_is_saved_and_never_shown(server: Served) -> None:
-    message = held(server)
+    message = claim_one(server)
     complete(
         server, message, artifacts=[inline('Übersicht "1".html', b"<script>alert(1)</script>")]
     )
@@ -116,26 +116,26 @@ BAD = ("../../etc/passwd", "..\\..\\boot.ini", "..", ".", ".hidden", "/etc/passw
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_name_that_could_lead_elsewhere_is_refused(server: Served, name: str) -> None:
-    message = held(server)
+    message = claim_one(server)
     reply = complete(server, message, artifacts=[inline("fine"), inline(name)])
     assert (reply.status, reply.code) == (422, "INVALID_INPUT")
     # No route has a line break.
     assert put(server, message["token"], name).status == 422
     assert server.state(message["id"]) == "claimed"
     complete(server, message, artifacts=[inline("%2e%2e")])
-    assert listed(server, message["id"]) == {"%2e%2e": 1}
+    assert list_sizes(server, message["id"]) == {"%2e%2e": 1}
     assert get(server, message["id"], "%2e%2e").body == b"a"
     assert get(server, message["id"], name).status in (404, 422)
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc"])
 def test_a_path_is_decoded_once_and_leads_nowhere(server: Served, path: str) -> None:
-    message = held(server)
+    message = claim_one(server)
     begin = f"PUT /v1/artifacts/{message['token']}/{path} HTTP/1.1\r\nHost: localhost\r\n"
     said = raw(server, f"{begin}Content-Length: 1\r\nConnection: close\r\n\r\na".encode())
     assert said.startswith(b"HTTP/1.1 422")
     complete(server, message)
-    assert listed(server, message["id"]) == {}
+    assert list_sizes(server, message["id"]) == {}
 
 
 def test_a_stale_token_changes_nothing(server: Served) -> None:
@@ -152,18 +152,18 @@ def test_a_stale_token_changes_nothing(server: Served) -> None:
     assert put(server, new["token"], "a.txt", b"late").code == "ALREADY_SETTLED"
     again = complete(server, new, artifacts=[inline("a.txt", b"late"), inline("b.txt")])
     assert (again.status, again.code) == (409, "ALREADY_SETTLED")
-    assert listed(server, id) == {"a.txt": 3}
+    assert list_sizes(server, id) == {"a.txt": 3}
     assert get(server, id, "a.txt").body == b"new"
 
 
 def test_a_forged_token_is_refused(server: Served) -> None:
-    token = held(server)["token"]
+    token = claim_one(server)["token"]
     for wrong in (f"9{token}", token[:-1], "x"):
         assert put(server, wrong, "a.txt").code == "INVALID_TOKEN"
 
 
 def test_each_item_of_a_batch_answers_for_itself(server: Served) -> None:
-    first, second, third, fourth = (held(server) for _ in range(4))
+    first, second, third, fourth = (claim_one(server) for _ in range(4))
     server.post("/v1/nack", {"token": third["token"]})
     items = [
         {"token": first["token"], "artifacts": [inline("a.txt")]},
@@ -177,10 +177,10 @@ def test_each_item_of_a_batch_answers_for_itself(server: Served) -> None:
     assert codes[:2] == [None, "INVALID_INPUT"]
     assert codes[2] in ("LOCK_LOST", "INVALID_STATE")
     assert codes[3:] == [None, "INVALID_TOKEN"]
-    assert (done["done"], listed(server, first["id"])) == (2, {"a.txt": 1})
+    assert (done["done"], list_sizes(server, first["id"])) == (2, {"a.txt": 1})
     assert server.state(second["id"]) == "claimed"
     complete(server, second)
-    assert listed(server, second["id"]) == {}
+    assert list_sizes(server, second["id"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ def test_each_item_of_a_batch_answers_for_itself(server: Served) -> None:
              {"artifacts": [inline("a.txt"), inline("A.txt")]}],
 )  # fmt: skip
 def test_a_refused_completion_leaves_no_file(server: Served, more: dict[str, Any]) -> None:
-    message = held(server)
+    message = claim_one(server)
     reply = complete(server, message, **{"artifacts": [inline("a.txt")], **more})
     assert reply.status in (409, 422)
     assert complete(server, message).status == 200
-    assert listed(server, message["id"]) == {}
+    assert list_sizes(server, message["id"]) == {}
 
 
 def test_size_count_and_sum_are_limited(strict: Served) -> None:
-    message = held(strict)
+    message = claim_one(strict)
     token = message["token"]
     long = put(strict, token, "long", bytes(LARGEST + 1))
     assert (long.status, long.code) == (413, "BODY_TOO_LARGE")
@@ -212,12 +212,12 @@ def test_size_count_and_sum_are_limited(strict: Served) -> None:
     full = put(strict, token, "more", b"")
     assert (full.status, full.code) == (409, "REFUSED")
     complete(strict, message)
-    found = listed(strict, message["id"])
+    found = list_sizes(strict, message["id"])
     assert (len(found), sum(found.values())) == (32, 9 * LARGEST + 22)
 
 
 def test_a_body_without_an_end_is_cut_off(strict: Served) -> None:
-    token = held(strict)["token"]
+    token = claim_one(strict)["token"]
     begin = f"PUT /v1/artifacts/{token}/a HTTP/1.1\r\nHost: localhost\r\n"
     chunk = b"400\r\n" + bytes(1_024) + b"\r\n"
     head = f"{begin}Transfer-Encoding: chunked\r\n\r\n".encode()
@@ -232,7 +232,7 @@ def test_a_body_without_an_end_is_cut_off(strict: Served) -> None:
 
 
 def test_uploads_at_once_are_no_more_than_allowed(strict: Served) -> None:
-    message = held(strict)
+    message = claim_one(strict)
     with ThreadPoolExecutor(12) as threads:
         replies = threads.map(
             lambda number: put(strict, message["token"], f"{number}", bytes(LARGEST)), range(24)
@@ -240,11 +240,11 @@ def test_uploads_at_once_are_no_more_than_allowed(strict: Served) -> None:
         codes = sorted(reply.status for reply in replies)
     assert codes == [201] * 10 + [413] * 14
     complete(strict, message)
-    assert sum(listed(strict, message["id"]).values()) == 10 * LARGEST
+    assert sum(list_sizes(strict, message["id"]).values()) == 10 * LARGEST
 
 
 def test_two_spellings_of_one_name_are_refused(server: Served) -> None:
-    token = held(server)["token"]
+    token = claim_one(server)["token"]
     assert put(server, token, "Straße.txt").status == 201
     other = put(server, token, "STRASSE.txt")
     assert (other.status, other.code) == (409, "CONFLICT")
@@ -276,7 +276,7 @@ def status_of(connection: socket.socket) -> str:
 
 
 def test_a_declared_length_beyond_the_limit_is_refused_before_it_is_sent(strict: Served) -> None:
-    token = held(strict)["token"]
+    token = claim_one(strict)["token"]
     with declare_upload(strict, token, "a", EXPECT, f"Content-Length: {LARGEST + 1}") as refused:
         assert status_of(refused) == "413"
     with declare_upload(strict, token, "a", EXPECT, f"Content-Length: {LARGEST}") as allowed:
@@ -292,7 +292,7 @@ def test_a_declared_length_beyond_the_limit_is_refused_before_it_is_sent(strict:
 def test_unfinished_uploads_count_for_their_message_until_they_end(
     strict: Served, length: str, count: int, refusal: str
 ) -> None:
-    token, another = held(strict)["token"], held(strict)["token"]
+    token, another = claim_one(strict)["token"], claim_one(strict)["token"]
     with ExitStack() as stack:
 
         def begin(name: str) -> str:
@@ -310,13 +310,13 @@ def test_unfinished_uploads_count_for_their_message_until_they_end(
 @pytest.fixture(scope="module")
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("keyed")
-    with guarded(f"sqlite:///{home}/q.db", home) as running:
+    with serve_with_auth(f"sqlite:///{home}/q.db", home) as running:
         yield running
 
 
 def test_a_caller_has_a_share_of_unfinished_uploads(keyed_server: Served) -> None:
     """By default 20 files of 100 MB in all, and a quarter of that for one key."""
-    message, length = held(keyed_server), f"Content-Length: {100 * 1_048_576}"
+    message, length = claim_one(keyed_server), f"Content-Length: {100 * 1_048_576}"
     other, queue = keyed(keyed_server, "worker"), keyed_server.queue()
     keyed_server.publish(queue)
     with ExitStack() as stack:
@@ -340,7 +340,7 @@ def test_half_an_upload_is_seen_by_nobody(own_server: Served, tmp_path: Path) ->
     def begun() -> bool:
         return any(path.is_file() for path in aside.rglob("*"))
 
-    message = held(own_server)
+    message = claim_one(own_server)
     with begin_upload(own_server, message["token"]):
         until(begun)
     until(lambda: not begun())
@@ -349,7 +349,7 @@ def test_half_an_upload_is_seen_by_nobody(own_server: Served, tmp_path: Path) ->
         own_server.end()
     with served(own_server.store, tmp_path) as again:
         complete(again, message, artifacts=[inline("b")])
-        assert listed(again, message["id"]) == {"b": 1}
+        assert list_sizes(again, message["id"]) == {"b": 1}
 
 
 def test_the_agent_that_sweeps_is_told(server: Served) -> None:

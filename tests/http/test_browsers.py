@@ -14,7 +14,7 @@ from penstock.http.auth.identity import Identity, TrustedIssuers
 from penstock.http.auth.tickets import LIFETIME_S, make_ticket_signer
 from tests.cli.terminal import until
 from tests.http.asgi_client import AsgiClient, lifespan
-from tests.http.keys import guarded, keyed, showing
+from tests.http.keys import keyed, serve_with_auth, showing
 from tests.http.served import Reply, Served, Stream
 
 PAGE, OTHER = "http://localhost:5173", "https://evil.example"
@@ -28,7 +28,7 @@ PREFLIGHT = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("browsers")
-    with guarded(f"sqlite:///{home}/queue.db", home, "--cors-origin", PAGE) as running:
+    with serve_with_auth(f"sqlite:///{home}/queue.db", home, "--cors-origin", PAGE) as running:
         yield running
 
 

@@ -65,11 +65,11 @@ def test_an_export_can_be_imported(server: Served) -> None:
     told = server.ask("POST", f"/v1/queues/{copy}/import", exported.body).json
     assert told == {"published": 451, "refused": 0, "errors": [], "skipped": 0}
     again = server.get(f"/v1/queues/{copy}/export").lines
-    assert list(map(kept, again)) == list(map(kept, exported.lines))
+    assert list(map(keep_fields, again)) == list(map(keep_fields, exported.lines))
     assert [line["body"]["number"] for line in again[:450]] == list(range(450))
 
 
-def kept(line: dict[str, object]) -> str:
+def keep_fields(line: dict[str, object]) -> str:
     names = ("body", "body_base64", "headers", "priority", "type", "content_type")
     return json.dumps({name: line.get(name) for name in names})
 

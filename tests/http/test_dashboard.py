@@ -16,6 +16,7 @@ from penstock.errors import Forbidden, NotFound, Unauthenticated
 from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
+from penstock.http.dashboard.change_stream import choose_interval
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview, sum_samples
 from penstock.http.dashboard.series import BUCKET_MICROS, BUCKET_S, QueueSeries, Sample
@@ -23,14 +24,14 @@ from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.model.queue import Queue, QueueState, Scope
 from penstock.rules.access import Key
 from tests.cli.terminal import until
-from tests.http.keys import guarded, keyed, showing
+from tests.http.keys import keyed, serve_with_auth, showing
 from tests.http.served import Reply, Served, served
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("dashboard")
-    with guarded(f"sqlite:///{home}/queue.db", home) as running:
+    with serve_with_auth(f"sqlite:///{home}/queue.db", home) as running:
         yield running
 
 
@@ -285,6 +286,46 @@ def test_the_failures_like_a_message_are_one_group(server: Served) -> None:
     assert server.get("/v1/failures", like="999999999").status == 404
 
 
+def test_causes_are_listed_once_each_and_kept_for_a_while(tmp_path: Path) -> None:
+    with served(f"sqlite:///{tmp_path}/causes.db", tmp_path) as own:
+        for error in ("TimeoutError: host-14", "TimeoutError: host-9", "KeyError: x"):
+            reject(own, own.queue(), error)
+        found = own.get("/v1/failures/causes").json
+        groups = own.get("/v1/failures").json["groups"]
+        assert sorted(found["fingerprints"]) == sorted(group["fingerprint"] for group in groups)
+        assert (len(groups), found["complete"]) == (2, True)
+        # What was read a moment ago is not read again.
+        reject(own, own.queue(), "ValueError: new")
+        assert own.get("/v1/failures/causes").json == found
+
+
+def test_messages_are_counted_to_the_last_one(server: Served) -> None:
+    queue = server.queue()
+    for number in range(7):
+        server.publish(queue, {"n": number})
+    reject(server, queue, "no")
+
+    def count(filter: str) -> tuple[int, bool]:
+        found = server.get("/v1/messages/count", filter=filter).json
+        return found["count"], found["exact"]
+
+    until(lambda: count(f"queue:{queue} state:ready,dead") == (8, True))
+    assert count(f"queue:{queue} body.n>3") == (3, True)
+    assert server.get("/v1/messages/count", filter="quue:x").status == 422
+    viewer = keyed(server, grants=["read:elsewhere*"])
+    for filter in (f"queue:{queue}", f"queue:{queue} state:ready"):
+        assert viewer.get("/v1/messages/count", filter=filter).json["count"] == 0
+
+
+def test_callers_with_other_rights_get_their_own_overview(server: Served) -> None:
+    queue = server.queue()
+    until(lambda: queue in str(server.get("/v1/overview").body))
+    other = keyed(server, grants=["read:elsewhere*"])
+    for _ in range(2):
+        assert queue in str(server.get("/v1/overview").body)
+        assert other.get("/v1/overview").json["queues"] == []
+
+
 def reject(server: Served, queue: str, error: str) -> str:
     id = server.publish(queue)
     (message,) = server.claim(queue)
@@ -400,3 +441,7 @@ def test_a_queue_is_found_by_its_name_among_busier_ones(server: Served) -> None:
     )
     (found,) = server.get("/v1/overview", contains=quiet, limit=1).json["queues"]
     assert found["queue"] == quiet
+
+
+def test_many_open_pages_hear_of_changes_less_often() -> None:
+    assert [choose_interval(streams) for streams in (1, 5, 10, 20, 500)] == [0.5, 0.5, 1, 2, 2]

@@ -20,7 +20,7 @@ from tests.cli.terminal import until
 from tests.docs.tables import table, word
 from tests.docs.test_reference import tree
 from tests.http.flaky import FlakyProxy, refuse_every_other_call
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.reference import PAGE, TITLES, page
 from tests.http.served import Served
 
@@ -103,7 +103,7 @@ def test_a_worker_of_curl_alone_works(server: Served) -> None:
 @needs_curl
 def test_a_worker_of_curl_survives_409_and_503_and_shows_its_key(tmp_path: Path) -> None:
     with (
-        guarded(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server,
+        serve_with_auth(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server,
         FlakyProxy(server.port, refuse_every_other_call) as flaky,
     ):
         queue = server.queue()

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from penstock.http.openapi import make_document
 from penstock.http.routes import OPERATIONS
+from tests.extent import ALL
 from tests.http.served import Served, served
 
 CHECKS = [
@@ -38,8 +39,8 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-# More by ./dev fuzz.
-EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", "4"))
+# Beside those of the document. More by ./dev fuzz.
+EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", "4" if ALL else "2"))
 # Streams have no end, and lines of JSON are not what schemathesis writes.
 EXCLUDED = ("/v1/events", "/v1/changes", "/v1/queues/{queue}/import")
 LABELS = sorted(

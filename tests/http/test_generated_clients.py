@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.terminal import until
 from tests.http.flaky import FlakyProxy, refuse_every_other_call
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served
 
 SOURCES = Path(__file__).parent / "clients"
@@ -58,7 +58,7 @@ def install_once(name: str, seed: str, *commands: list[object]) -> Path:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("generated")
-    with guarded(f"sqlite:///{home}/queue.db", home) as running:
+    with serve_with_auth(f"sqlite:///{home}/queue.db", home) as running:
         yield running
 
 

@@ -136,7 +136,7 @@ async def test_a_token_for_several_is_for_us_too(gate: Authenticator, issuer: Is
     await admit(gate, issuer.token(aud=["other", AUDIENCE]))
 
 
-def unsigned(claims: dict[str, Any], **header: Any) -> str:
+def make_unsigned(claims: dict[str, Any], **header: Any) -> str:
     def part(value: Any) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
@@ -146,13 +146,13 @@ def unsigned(claims: dict[str, Any], **header: Any) -> str:
 @pytest.mark.parametrize("name", ["none", "None", "nOnE", "", "HS256", "HS512", "RS1", 7])
 async def test_a_token_signed_otherwise(gate: Authenticator, issuer: Issuer, name: Any) -> None:
     with pytest.raises(Unauthenticated):
-        await admit(gate, unsigned(issuer.claims(), alg=name, kid="r"))
+        await admit(gate, make_unsigned(issuer.claims(), alg=name, kid="r"))
 
 
 async def test_a_public_key_is_no_shared_secret(gate: Authenticator, issuer: Issuer) -> None:
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     text = issuer.rsa.public_key().public_bytes(serialization.Encoding.DER, form)
-    signed = unsigned(issuer.claims(), alg="HS256", kid="r").rstrip(".")
+    signed = make_unsigned(issuer.claims(), alg="HS256", kid="r").rstrip(".")
     mac = base64.urlsafe_b64encode(hmac.digest(text, signed.encode(), "sha256")).rstrip(b"=")
     with pytest.raises(Unauthenticated):
         await admit(gate, f"{signed}.{mac.decode()}")

@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.http.keys import guarded, keyed, showing
+from tests.http.keys import keyed, serve_with_auth, showing
 from tests.http.served import Reply, Served
 
 FORM = "application/x-www-form-urlencoded"
@@ -16,7 +16,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Reply, Served
 
 MASK = ["body.card", "headers.token", "result.code", "error"]
@@ -14,7 +14,7 @@ MASK = ["body.card", "headers.token", "result.code", "error"]
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 

@@ -27,7 +27,7 @@ def secret_of(server: Served) -> str:
     return secret
 
 
-def listed(server: Served) -> dict[str, Any]:
+def list_subscriptions(server: Served) -> dict[str, Any]:
     found = server.get("/v1/subscriptions").json["subscriptions"]
     return {each["id"]: each for each in found}
 
@@ -109,12 +109,12 @@ def test_a_subscription_ends_with_its_time_or_on_request(
 ) -> None:
     queue = caller.queue()
     id = subscribed(caller, f"{receiver.url}/end/{queue}", queue, ttl=10)
-    before = listed(caller)[id]["expires_at"]
+    before = list_subscriptions(caller)[id]["expires_at"]
     beaten = caller.post(f"/v1/subscriptions/{id}/heartbeat")
     assert (beaten.status, beaten.json["id"]) == (200, id)
     assert beaten.json["expires_at"] > before
     assert caller.ask("DELETE", f"/v1/subscriptions/{id}").status == 204
-    assert id not in listed(caller)
+    assert id not in list_subscriptions(caller)
     assert caller.post(f"/v1/subscriptions/{id}/heartbeat").code == "NOT_FOUND"
     assert caller.ask("DELETE", f"/v1/subscriptions/{id}").code == "NOT_FOUND"
     caller.publish(queue, 1)
@@ -132,7 +132,7 @@ def test_a_receiver_that_is_gone_is_forgotten(caller: Served, receiver: Receiver
     id = subscribed(caller, receiver.url + path, queue, min_interval=60)
     caller.publish(queue, 1)
     receiver.wait(path)
-    while id in listed(caller):
+    while id in list_subscriptions(caller):
         pass
     assert len(receiver.of(path)) == 1
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import until
-from tests.http.keys import guarded, keyed, showing
+from tests.http.keys import keyed, serve_with_auth, showing
 from tests.http.served import Served
 
 HOT, COLD = "/v1/publish", "/v1/queues"
@@ -16,7 +16,7 @@ HOT, COLD = "/v1/publish", "/v1/queues"
 def proxied(folder: Path) -> Iterator[Served]:
     """The tests are its proxy."""
     words = ("--trusted-proxies", "127.0.0.1", "--trusted-proxies", "10.0.0.0/8")
-    with guarded(f"sqlite:///{folder}/proxied.db", folder, *words) as running:
+    with serve_with_auth(f"sqlite:///{folder}/proxied.db", folder, *words) as running:
         yield running
 
 
@@ -57,7 +57,7 @@ def test_the_record_has_the_address_of_the_client(proxied: Served) -> None:
 
 
 def test_without_trusted_proxies_the_header_says_nothing(folder: Path) -> None:
-    with guarded(f"sqlite:///{folder}/direct.db", folder) as server:
+    with serve_with_auth(f"sqlite:///{folder}/direct.db", folder) as server:
         exhaust(server, "6.6.6.6")
         assert ask_from(server, "7.7.7.7", "psk_5_wrong") == 429
         assert ask_from(server, "7.7.7.7", server.key) == 200

@@ -19,7 +19,7 @@ from penstock.model.message import Draft
 from penstock.rules.access import EVERYTHING
 from tests.cli.terminal import until
 from tests.http.authorization import Exchange
-from tests.http.keys import guarded, keyed, penstock, showing
+from tests.http.keys import keyed, penstock, serve_with_auth, showing
 from tests.http.served import Served, Stream, dial
 
 # Of 2,000 event streams, a quarter.
@@ -77,7 +77,7 @@ def test_the_only_caller_of_a_server_without_credentials_may_have_everything() -
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home: Path = tmp_path_factory.mktemp("quotas")
-    with guarded(f"sqlite:///{home}/q.db", home) as running:
+    with serve_with_auth(f"sqlite:///{home}/q.db", home) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.client import SyncClient
 from penstock.http.routes import OPERATIONS
-from tests.http.keys import guarded, showing
+from tests.http.keys import serve_with_auth, showing
 from tests.http.served import Served
 
 
@@ -134,7 +134,7 @@ def test_an_idempotency_key_and_a_dedup_key_exclude_each_other(server: Served) -
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("many")
-    with guarded(f"sqlite:///{home}/queue.db", home) as server:
+    with serve_with_auth(f"sqlite:///{home}/queue.db", home) as server:
         for number in range(5):
             for path, body in (
                 ("/v1/queues", {"name": f"q{number}"}),

@@ -10,13 +10,13 @@ from threading import Thread
 import pytest
 
 from tests.cli.terminal import until
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Reply, Served, Stream
 
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 

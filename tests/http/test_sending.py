@@ -43,7 +43,7 @@ def letter(url: str, secrets: list[str] = SECRETS[:1]) -> WebhookRequest:
     return WebhookRequest(url, "17", BODY, secrets)
 
 
-async def sent(reach: EgressPolicy, url: str, timeout: float = 10.0) -> WebhookResult:
+async def send(reach: EgressPolicy, url: str, timeout: float = 10.0) -> WebhookResult:
     async with WebhookSender(reach, timeout) as sender:
         return await sender.post(letter(url))
 
@@ -98,14 +98,14 @@ def test_an_old_letter_cannot_be_sent_again(minutes: int) -> None:
 
 
 async def test_nothing_is_sent_to_this_machine_unless_that_is_allowed(receiver: Receiver) -> None:
-    answered = await sent(EgressPolicy(ports=None), receiver.url)
+    answered = await send(EgressPolicy(ports=None), receiver.url)
     assert str(answered) == "not sent: the address is not public"
     assert receiver.posts == []
-    assert (await sent(OPEN, receiver.url)).good
+    assert (await send(OPEN, receiver.url)).good
 
 
 async def test_nothing_is_sent_to_a_port_that_is_not_listed(receiver: Receiver) -> None:
-    answered = await sent(EgressPolicy(private=True), receiver.url)
+    answered = await send(EgressPolicy(private=True), receiver.url)
     assert str(answered).startswith("not sent: port ")
     assert receiver.posts == []
 
@@ -130,9 +130,9 @@ async def test_a_name_is_looked_at_by_what_it_leads_to(
 ) -> None:
     asked = resolving(monkeypatch, "127.0.0.1")
     url = receiver.url.replace("127.0.0.1", "receiver.example")
-    assert str(await sent(EgressPolicy(ports=None), url)) == "not sent: the address is not public"
+    assert str(await send(EgressPolicy(ports=None), url)) == "not sent: the address is not public"
     assert receiver.posts == []
-    assert (await sent(OPEN, url)).good
+    assert (await send(OPEN, url)).good
     assert asked == ["receiver.example"] * 2
 
 
@@ -151,14 +151,14 @@ async def test_a_name_that_leads_elsewhere_the_next_time_is_looked_at_again(
 
 async def test_a_name_that_leads_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch)
-    assert str(await sent(OPEN, "http://x.example/")) == "connection failed: host name not found"
+    assert str(await send(OPEN, "http://x.example/")) == "connection failed: host name not found"
 
 
 async def test_where_nobody_listens_is_said() -> None:
     listener = silent()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     listener.close()
-    assert "connection failed: Connect call failed" in str(await sent(OPEN, url))
+    assert "connection failed: Connect call failed" in str(await send(OPEN, url))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -174,21 +174,21 @@ async def test_a_redirect_is_not_followed(
 async def test_a_receiver_that_says_nothing_is_given_up() -> None:
     with silent() as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        assert str(await sent(OPEN, url, timeout=0.3)) == "no response within 0.3 s"
+        assert str(await send(OPEN, url, timeout=0.3)) == "no response within 0.3 s"
 
 
 async def test_a_receiver_that_answers_without_end_in_drops_is_given_up(
     receiver: Receiver,
 ) -> None:
     receiver.answers["/"] = [b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx"]
-    assert str(await sent(OPEN, receiver.url, timeout=0.3)) == "no response within 0.3 s"
+    assert str(await send(OPEN, receiver.url, timeout=0.3)) == "no response within 0.3 s"
 
 
 async def test_no_more_of_an_answer_is_read_than_a_little(receiver: Receiver) -> None:
     length = 10_000_000_000
     begin = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length
     receiver.answers["/"] = [begin + b"x" * 200_000]
-    assert await sent(OPEN, receiver.url) == WebhookResult(200)
+    assert await send(OPEN, receiver.url) == WebhookResult(200)
 
 
 async def test_a_short_answer_is_read_and_the_connection_kept(
@@ -203,7 +203,7 @@ async def test_a_short_answer_is_read_and_the_connection_kept(
 
 async def test_what_is_no_answer_is_said(receiver: Receiver) -> None:
     receiver.answers["/"] = [b"HELLO\r\n\r\n"]
-    assert str(await sent(OPEN, receiver.url)).startswith("no response: ")
+    assert str(await send(OPEN, receiver.url)).startswith("no response: ")
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"])
@@ -212,7 +212,7 @@ async def test_no_proxy_of_the_environment_is_used(
 ) -> None:
     with receiving() as proxy:
         monkeypatch.setenv(variable, proxy.url)
-        assert (await sent(OPEN, f"{receiver.url}/direct")).good
+        assert (await send(OPEN, f"{receiver.url}/direct")).good
         assert len(receiver.of("/direct")) == 1
         assert proxy.posts == []
 
@@ -257,6 +257,6 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
         thread = Thread(target=shake)
         thread.start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
-        answered = await sent(OPEN, url)
+        answered = await send(OPEN, url)
         thread.join()
     assert str(answered) == "connection failed: invalid certificate"

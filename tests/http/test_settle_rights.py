@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.terminal import until
 from tests.http.issuer import AUDIENCE, Issuer, issuing
-from tests.http.keys import guarded, keyed, showing
+from tests.http.keys import keyed, serve_with_auth, showing
 from tests.http.served import Reply, Served
 
 LETTERS = "_dead_letter"
@@ -29,7 +29,7 @@ VERBS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 
@@ -214,7 +214,7 @@ def test_a_subject_settles_neither_for_a_key_nor_for_another_tenant(
         "--jwt-issuer", issuer.url, "--jwt-audience", AUDIENCE, "--jwks-url", issuer.url,
         "--jwt-tenant-claim", "org",
     )  # fmt: skip
-    with guarded(f"sqlite:///{tmp_path}/subjects.db", folder, *words) as server:
+    with serve_with_auth(f"sqlite:///{tmp_path}/subjects.db", folder, *words) as server:
         key = keyed(server, "worker")
         acme = showing(server, issuer.token(sub="w1", org="acme"))
         server.publish("default")

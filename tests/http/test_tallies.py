@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from penstock.http.metrics.metrics import SECONDS, CounterMetric, HistogramMetric
+from penstock.http.metrics.prometheus import SECONDS, CounterMetric, HistogramMetric
 
 
 def lines(registry: CollectorRegistry) -> set[str]:

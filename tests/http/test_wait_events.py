@@ -23,7 +23,7 @@ from penstock.rules.human_spec import parse_spec
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation
 from penstock.worker.policy import Reject
-from tests.http.keys import guarded, keyed
+from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served, Stream
 
 BOSS = Person("boss", acts_for_all=True, sees_all=True)
@@ -182,7 +182,7 @@ async def test_waits_are_not_read_without_a_listener_for_them() -> None:
 
 @pytest.fixture(scope="module")
 def server(store: str, folder: Path) -> Iterator[Served]:
-    with guarded(store, folder) as running:
+    with serve_with_auth(store, folder) as running:
         yield running
 
 

@@ -39,7 +39,7 @@ def publishing(store: MariaStore, connection: pymysql.Connection) -> Iterator[in
     connection.commit()
 
 
-async def told(store: MariaStore, cursor: Cursor) -> tuple[list[int], Cursor]:
+async def read_feed(store: MariaStore, cursor: Cursor) -> tuple[list[int], Cursor]:
     feed = await store.feed(cursor, 1_000)
     return [message.id for message in feed.messages], feed.cursor
 
@@ -50,9 +50,9 @@ async def test_what_is_committed_late_is_told_before_what_came_after_it(
     first = await publish(store)
     with publishing(store, outside) as late:
         last = await publish(store)
-        before, cursor = await told(store, Cursor())
+        before, cursor = await read_feed(store, Cursor())
     assert set(before) <= {first}
-    after, _ = await told(store, cursor)
+    after, _ = await read_feed(store, cursor)
     assert before + after == [first, late, last]
 
 
@@ -66,21 +66,21 @@ async def test_what_is_rolled_back_keeps_nobody_waiting(
 ) -> None:
     with publishing(store, outside):
         last = await publish(store)
-        assert (await told(store, Cursor()))[0] == []
+        assert (await read_feed(store, Cursor()))[0] == []
         outside.rollback()
-    assert (await told(store, Cursor()))[0] == [last]
+    assert (await read_feed(store, Cursor()))[0] == [last]
 
 
 async def test_what_was_final_before_a_long_transaction_began_is_told_during_it(
     store: MariaStore, outside: pymysql.Connection
 ) -> None:
     ids = [await publish(store) for _ in range(3)]
-    await told(store, Cursor())
+    await read_feed(store, Cursor())
     with publishing(store, outside):
         ids.append(await publish(store))
         # Somebody is at work, and the next look begins a generation for those who come now.
-        assert (await told(store, Cursor()))[0] == []
-    assert set(ids) < set((await told(store, Cursor()))[0])
+        assert (await read_feed(store, Cursor()))[0] == []
+    assert set(ids) < set((await read_feed(store, Cursor()))[0])
 
 
 class Reader:

@@ -33,7 +33,7 @@ def entry(**fields: Any) -> Entry:
     return Entry(QUEUE, "test", b"", **fields)
 
 
-async def claimed(store: MariaStore, count: int) -> list[Completion]:
+async def claim(store: MariaStore, count: int) -> list[Completion]:
     await store.enqueue([entry()] * count)
     taken = await store.claim(Claim((QUEUE,), "tester", count))
     return [Completion(each.id, each.fence) for each in taken.messages]
@@ -42,7 +42,7 @@ async def claimed(store: MariaStore, count: int) -> list[Completion]:
 async def test_a_lease_that_somebody_holds_is_busy_alone(
     store: MariaStore, holder: pymysql.cursors.Cursor
 ) -> None:
-    held, *free = await claimed(store, 5)
+    held, *free = await claim(store, 5)
     holder.execute(f"SELECT * FROM penstock_lease WHERE id = {held.id} FOR UPDATE")
     started = time.monotonic()
     extended = await store.extend([Extension(each.id, each.fence, 60.0) for each in [held, *free]])
@@ -55,7 +55,7 @@ async def test_a_lease_that_somebody_holds_is_busy_alone(
 async def test_a_move_of_a_lease_that_somebody_holds_is_busy_alone(
     store: MariaStore, holder: pymysql.cursors.Cursor
 ) -> None:
-    held, free = await claimed(store, 2)
+    held, free = await claim(store, 2)
     holder.execute(f"SELECT * FROM penstock_lease WHERE id = {held.id} FOR UPDATE")
     moves = [Move(each.id, each.fence, 0, Verb.NACK, State.READY, 1, 1) for each in (held, free)]
     answers = await store.settle(moves)
@@ -101,7 +101,7 @@ async def test_sessions_that_the_server_ended_cost_one_call_at_most(
 async def test_a_server_that_was_killed_has_what_it_confirmed_and_is_used_again() -> None:
     with MariaDB() as server:
         async with await open_at(parse(server.create_database())) as store:
-            (held, *_) = await claimed(store, 3)
+            (held, *_) = await claim(store, 3)
             server.kill()
             with pytest.raises((StoreUnreachable, OutcomeUnknown)):
                 await store.complete([held])
@@ -110,7 +110,7 @@ async def test_a_server_that_was_killed_has_what_it_confirmed_and_is_used_again(
             server.start()
             assert [each.kind for each in await store.complete([held])] == [AnswerKind.DONE]
             assert (await store.claim(Claim((QUEUE,), "tester", 1))).messages == []
-            (next_one,) = await claimed(store, 1)
+            (next_one,) = await claim(store, 1)
             assert next_one.fence > held.fence
 
 

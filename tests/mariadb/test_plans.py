@@ -108,7 +108,7 @@ def connection(
 ) -> Iterator[pymysql.Connection]:
     rows, queues, analysed = SHAPES[request.param]
     with mariadb_server.database() as url:
-        asyncio.run(made(url))
+        asyncio.run(make_store(url))
         with closing(connect(mariadb_server, url)) as connection:
             fill(connection, rows, queues)
             if analysed:
@@ -116,7 +116,7 @@ def connection(
             yield connection
 
 
-async def made(url: str) -> None:
+async def make_store(url: str) -> None:
     async with await open_store(url):
         pass
 

@@ -12,7 +12,7 @@ from asyncmy.errors import MySQLError
 from penstock import stores
 from penstock.errors import InvalidInput, StoreUnreachable
 from penstock.model.store_types import AnswerKind, Completion, Entry
-from penstock.stores.mariadb.notifier import RUNG, LocalWakeups
+from penstock.stores.mariadb.notifier import MAX_NOTIFIED_QUEUES, LocalWakeups
 from penstock.stores.mariadb.redis_notifier import RedisPubSub
 from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
@@ -33,7 +33,7 @@ async def other(url: str) -> AsyncIterator[MariaStore]:
         yield store
 
 
-async def found(store: MariaStore) -> list[int]:
+async def claim_ids(store: MariaStore) -> list[int]:
     while not (taken := await claim(store)):
         await store.wait_ready([QUEUE], LONG, store.wakes)
     return [each.id for each in taken]
@@ -50,7 +50,7 @@ async def looking(store: MariaStore) -> "asyncio.Future[None]":
 async def test_a_waiter_finds_what_another_process_published(
     store: MariaStore, other: MariaStore
 ) -> None:
-    waiting = asyncio.ensure_future(found(store))
+    waiting = asyncio.ensure_future(claim_ids(store))
     await wait_for(lambda: store.notifier.poller.session is not None)
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
@@ -68,11 +68,11 @@ async def test_a_waiter_is_told_of_its_queue_only(store: MariaStore, other: Mari
 async def test_a_waiter_finds_what_became_ready_again(store: MariaStore, other: MariaStore) -> None:
     await other.enqueue([Entry(QUEUE, "test", b"", delay=0.001)])
     heard = await looking(store)
-    await wait_until(lambda: promoted(other))
+    await wait_until(lambda: promote(other))
     await asyncio.wait_for(heard, CAP)
 
 
-async def promoted(store: MariaStore) -> bool:
+async def promote(store: MariaStore) -> bool:
     return (await store.promote(10)).count > 0
 
 
@@ -84,7 +84,7 @@ async def test_with_nobody_waiting_nobody_looks(store: MariaStore) -> None:
 async def test_a_lookout_whose_session_was_killed_looks_again(
     store: MariaStore, other: MariaStore, mariadb_server: MariaDB
 ) -> None:
-    waiting = asyncio.ensure_future(found(store))
+    waiting = asyncio.ensure_future(claim_ids(store))
     await wait_for(lambda: store.notifier.poller.session is not None)
     assert store.notifier.poller.session is not None
     mariadb_server.execute(f"KILL {store.notifier.poller.session.connection.thread_id()}")
@@ -145,7 +145,7 @@ async def test_who_listens_to_another_queue_sleeps_on(store: MariaStore, other: 
 
 
 async def test_a_lookout_goes_on_after_many_rings(store: MariaStore, other: MariaStore) -> None:
-    waiting = asyncio.ensure_future(found(store))
+    waiting = asyncio.ensure_future(claim_ids(store))
     await wait_for(lambda: store.notifier.poller.session is not None)
     session = store.notifier.poller.session
     lock = other.notifier.poller.wakeups.lock(QUEUE)
@@ -163,7 +163,7 @@ async def test_who_may_not_ring_publishes_all_the_same(
     mariadb_server.execute(
         f"CREATE USER {database}@'127.0.0.1'; GRANT ALL ON {database}.* TO {database}@'127.0.0.1'"
     )
-    waiting = asyncio.ensure_future(found(store))
+    waiting = asyncio.ensure_future(claim_ids(store))
     listener = f"SELECT is_used_lock('{store.notifier.poller.wakeups.lock(QUEUE)}')"
     await wait_for(lambda: mariadb_server.execute(listener) != [(None,)])
     async with await open_store(mariadb_server.url(database, database)) as plain:
@@ -174,7 +174,7 @@ async def test_who_may_not_ring_publishes_all_the_same(
 def test_a_queue_is_rung_for_once_in_a_while() -> None:
     bell = LocalWakeups("seal")
     first, again, more = bell.ring([1, 2]), bell.ring([2]), bell.ring(range(100))
-    assert (len(first), again, len(more)) == (2, [], RUNG)
+    assert (len(first), again, len(more)) == (2, [], MAX_NOTIFIED_QUEUES)
 
 
 # With a Redis beside it.
@@ -222,7 +222,7 @@ async def test_redis_tells_of_promotions_and_of_checked_publishes(
 ) -> None:
     await teller.enqueue([Entry(QUEUE, "test", b"", delay=0.001)])
     heard = await woken(told)
-    await wait_until(lambda: promoted(teller))
+    await wait_until(lambda: promote(teller))
     await asyncio.wait_for(heard, CAP)
     heard = await woken(told)
     await teller.enqueue([Entry(QUEUE, "test", b"", name="mine")])
@@ -274,7 +274,7 @@ async def test_without_redis_everything_goes_on_by_looking(url: str) -> None:
         await open_store(url, wake=nowhere) as store,
         await open_store(url, wake=nowhere) as other,
     ):
-        waiting = asyncio.ensure_future(found(store))
+        waiting = asyncio.ensure_future(claim_ids(store))
         await wait_for(lambda: store.notifier.poller.session is not None)
         ids = await publish(other)
         assert await asyncio.wait_for(waiting, CAP) == ids
@@ -292,7 +292,7 @@ async def test_a_redis_that_stops_and_comes_back_is_heard_again(url: str) -> Non
             await hearing(store)
             server.kill()
             await wait_for(lambda: not store.notifier.hears)
-            waiting = asyncio.ensure_future(found(store))
+            waiting = asyncio.ensure_future(claim_ids(store))
             ids = await publish(other)
             assert await asyncio.wait_for(waiting, CAP) == ids
             server.start()

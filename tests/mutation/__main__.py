@@ -15,7 +15,7 @@ STORES = sorted({each.store for each in MUTATIONS if each.store is not None})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    mutations = chosen(options.store, options.only)
+    mutations = choose(options.store, options.only)
     if options.list:
         print("\n".join(f"{each.name:<38} {where(each)}" for each in mutations))
         return 0
@@ -42,7 +42,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def chosen(store: str | None, only: Sequence[str] | None) -> list[Mutation]:
+def choose(store: str | None, only: Sequence[str] | None) -> list[Mutation]:
     return [
         each
         for each in MUTATIONS

@@ -17,6 +17,8 @@ ADOPTION = (
     Mutation("settings_of_operators_are_reset", "app/setup.py", "find_differences",
              "if name in given or getattr(preset, name) != getattr(default, name)", "",
              f"{SETUP}::test_setup_applies_settings_that_changed_and_leaves_the_others_alone"),
+    Mutation("a_detector_without_a_name_is_lost", "app/app.py", "detector",
+             "if callable(name):", "if False:", "tests/conformance/test_detectors.py"),
     Mutation("workers_keep_silent_about_changed_settings", "app/app.py", "prepare",
              "await report_changed_settings(broker, self.declared, self.scope)", "pass",
              "tests/cli/test_workers.py::test_a_worker_warns_of_settings_that_differ_from_the_code"),

@@ -53,7 +53,7 @@ ROUTING = (
     Mutation("large_limits_do_not_fill", "broker/broadcast/fanout.py", "find_limit",
              "return 0 if receiver.subscription.full else None", "return None",
              conformance("broadcast")),
-    Mutation("coverage_forgets_routed_messages", "broker/routing/trial.py", "cover_rules",
+    Mutation("coverage_forgets_routed_messages", "broker/routing/dry_run.py", "cover_rules",
              "if trigger is Trigger.PUBLISHED and draft.path:", "if False:", conformance("rules")),
     Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
              "if any(copy.after for copy in copies):", "if False:", conformance("rules")),

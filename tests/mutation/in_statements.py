@@ -7,7 +7,7 @@ def sql(name: str, place: str, old: str, new: str, hint: str) -> Mutation:
     return Mutation(name, "stores/sqlite/statements.sql", place, old, new, conformance(hint))
 
 
-def shared(name: str, place: str, old: str, new: str, hint: str) -> Mutation:
+def mutate_shared(name: str, place: str, old: str, new: str, hint: str) -> Mutation:
     return Mutation(name, "stores/sql/statements.sql", place, old, new, conformance(hint))
 
 
@@ -25,7 +25,7 @@ FENCES = (
     sql("settle_before_the_lease_is_over", "settle",
         " AND lease_until < :expired_by", "", "reclaim"),
     sql("flagged_any_fence", "flagged", "WHERE l.fence = j.value AND", "WHERE", "keys"),
-    shared("fence_does_not_grow", "next_number", "value + 1", "value", "claim"),
+    mutate_shared("fence_does_not_grow", "next_number", "value + 1", "value", "claim"),
 )  # fmt: skip
 
 CLAIMS = (
@@ -63,7 +63,7 @@ CLAIMS = (
         "dead_letters"),
     sql("claim_dead_loses_the_error", "claim_dead", "reason, error", "reason, NULL",
         "dead_letters"),
-    shared("take_dead_keeps_it", "take_dead", "DELETE FROM penstock_dead WHERE",
+    mutate_shared("take_dead_keeps_it", "take_dead", "DELETE FROM penstock_dead WHERE",
         "UPDATE penstock_dead SET reason = reason WHERE", "keys"),
     sql("redriven_set_stays_dead", "drop_dead_set", "DELETE FROM penstock_dead WHERE",
         "UPDATE penstock_dead SET reason = reason WHERE", "dead_letters"),
@@ -89,33 +89,33 @@ SETTLEMENTS = (
     sql("redrive_does_not_restart_the_clock", "lease_read",
         "AND r.final = 0 AND r.verb IN ('redrive', 'wait')), 0)),",
         "AND r.final = 0 AND r.verb IN ('wait')), 0)),", "retry"),
-    shared("lease_over_at_its_last_moment", "lease_expired", "lease_until < :now",
+    mutate_shared("lease_over_at_its_last_moment", "lease_expired", "lease_until < :now",
         "lease_until <= :now",
         "moments"),
     sql("settle_at_its_last_moment", "settle",
         "lease_until < :expired_by", "lease_until <= :expired_by", "moments"),
-    shared("sweep_any_order", "lease_expired", "ORDER BY lease_until", "ORDER BY lease_until DESC",
+    mutate_shared("sweep_any_order", "lease_expired", "ORDER BY lease_until", "ORDER BY lease_until DESC",
         "reclaim"),
-    shared("sweep_without_limit", "lease_expired", "LIMIT :limit", "LIMIT max(:limit, 1000)",
+    mutate_shared("sweep_without_limit", "lease_expired", "LIMIT :limit", "LIMIT max(:limit, 1000)",
         "reclaim"),
-    shared("result_for_ever", "result", "expires_at > :now", "1", "moments"),
+    mutate_shared("result_for_ever", "result", "expires_at > :now", "1", "moments"),
     sql("cancel_request_is_lost", "request_cancel", "flags | {CANCEL_REQUESTED}", "flags", "cancel"),
     sql("force_keeps_the_lease", "take_lease", "DELETE FROM penstock_lease WHERE",
         "UPDATE penstock_lease SET note = note WHERE", "cancel"),
 )  # fmt: skip
 
 ENTRIES = (
-    shared("dedup_outlives_its_window", "dedup_seen", "expires_at > :now", "1", "dedup"),
-    shared("dedup_at_the_end_of_its_window", "dedup_seen", "expires_at > :now",
+    mutate_shared("dedup_outlives_its_window", "dedup_seen", "expires_at > :now", "1", "dedup"),
+    mutate_shared("dedup_at_the_end_of_its_window", "dedup_seen", "expires_at > :now",
         "expires_at >= :now",
         "moments"),
-    shared("dedup_over_queues", "dedup_seen", "queue_id = :queue_id", "1", "dedup"),
-    shared("dedup_keeps_the_old_window", "dedup_remember",
+    mutate_shared("dedup_over_queues", "dedup_seen", "queue_id = :queue_id", "1", "dedup"),
+    mutate_shared("dedup_keeps_the_old_window", "dedup_remember",
         "expires_at = excluded.expires_at", "expires_at = expires_at", "dedup"),
-    shared("dedup_keeps_the_old_message", "dedup_remember", "SET id = excluded.id", "SET id = id",
+    mutate_shared("dedup_keeps_the_old_message", "dedup_remember", "SET id = excluded.id", "SET id = id",
         "dedup"),
     sql("unique_frees_everybodys", "unique_free", "WHERE id = :id", "WHERE 1", "dedup"),
-    shared("name_over_queues", "name_taken", "queue_id = :queue_id", "1", "names"),
+    mutate_shared("name_over_queues", "name_taken", "queue_id = :queue_id", "1", "names"),
     sql("depth_without_scheduled", "depth", "scheduled WHERE queue_id = :queue_id",
         "scheduled WHERE 0", "depth"),
     sql("depth_without_ready", "depth", "ready WHERE queue_id = :queue_id", "ready WHERE 0",
@@ -124,8 +124,8 @@ ENTRIES = (
         "depth"),
     sql("line_by_id", "first_in_line", "ORDER BY position", "ORDER BY id", "keys"),
     sql("line_backwards", "first_in_line", "ORDER BY position", "ORDER BY position DESC", "keys"),
-    shared("line_over_queues", "head", "queue_id = :queue_id AND ", "", "keys"),
-    shared("due_joins_the_end_of_the_line", "get_in_line", "coalesce(position, id)", "coalesce(position, id + 1000)",
+    mutate_shared("line_over_queues", "head", "queue_id = :queue_id AND ", "", "keys"),
+    mutate_shared("due_joins_the_end_of_the_line", "get_in_line", "coalesce(position, id)", "coalesce(position, id + 1000)",
         "keys"),
 )  # fmt: skip
 
@@ -156,10 +156,10 @@ UPKEEP = (
     sql("tick_of_the_future_is_kept", "claim_tick", " OR penstock_agent.at > :after", "", "clock"),
     sql("tick_a_moment_late", "claim_tick", "penstock_agent.at <= :before", "penstock_agent.at < :before", "moments"),
     sql("tick_not_kept", "claim_tick", "penstock_agent.by = excluded.by OR ", "", "upkeep"),
-    shared("end_tick_of_another", "end_tick", " AND by = :by", "", "upkeep"),
-    shared("prune_by_the_fastest_cursor", "held_by_cursors", "min(message), min(history)",
+    mutate_shared("end_tick_of_another", "end_tick", " AND by = :by", "", "upkeep"),
+    mutate_shared("prune_by_the_fastest_cursor", "held_by_cursors", "min(message), min(history)",
         "max(message), max(history)", "upkeep"),
-    shared("prune_held_for_ever", "held_by_cursors",
+    mutate_shared("prune_held_for_ever", "held_by_cursors",
         "ELSE :since END", "ELSE 0 END", "upkeep"),
     sql("prune_only_the_end", "prune_history", "h.final = 0", "0", "upkeep"),
     sql("sweep_keys_early", "old_dedup", "expires_at <= :now", "1", "dedup"),
@@ -198,9 +198,9 @@ VIEWS = (
     sql("purge_dead_of_any_queue", "take_some_dead", "WHERE queue_id = :queue_id ", "", "find"),
     sql("purge_dead_without_limit", "take_some_dead", "LIMIT :limit", "LIMIT max(:limit, 1000)",
         "find"),
-    shared("delete_with_dead_letters", "queue_holds", "dead WHERE queue_id = :id", "dead WHERE 0",
+    mutate_shared("delete_with_dead_letters", "queue_holds", "dead WHERE queue_id = :id", "dead WHERE 0",
         "directory"),
-    shared("delete_with_leases", "queue_holds", "lease WHERE queue_id = :id", "lease WHERE 0",
+    mutate_shared("delete_with_leases", "queue_holds", "lease WHERE queue_id = :id", "lease WHERE 0",
         "directory"),
     sql("deleted_queue_keeps_its_name", "queue", " AND q.state != 'deleted'", "", "directory"),
 )  # fmt: skip

@@ -23,7 +23,7 @@ SENSELESS = Mutation(
 )
 
 
-def named(name: str) -> Mutation:
+def find_mutation(name: str) -> Mutation:
     return next(each for each in MUTATIONS if each.name == name)
 
 
@@ -65,7 +65,7 @@ def test_a_line_that_is_there_twice_is_not_changed() -> None:
 @LONG
 @pytest.mark.timeout(600)
 def test_cheap_mutations_are_caught_and_useless_ones_are_told() -> None:
-    tried = list(attempt([*map(named, CHEAP), OUTDATED, SENSELESS], jobs=1))
+    tried = list(attempt([*map(find_mutation, CHEAP), OUTDATED, SENSELESS], jobs=1))
     assert [trial.verdict for trial in tried] == [
         *[Verdict.CAUGHT] * len(CHEAP),
         Verdict.OUTDATED,

@@ -85,7 +85,7 @@ def attempt(mutations: Sequence[Mutation], jobs: int) -> Iterator[Trial]:
         def in_turn(mutation: Mutation) -> Trial:
             workshop = workshops.get()
             try:
-                return timed(mutation, workshop, control)
+                return time_trial(mutation, workshop, control)
             finally:
                 workshops.put(workshop)
 
@@ -95,12 +95,12 @@ def attempt(mutations: Sequence[Mutation], jobs: int) -> Iterator[Trial]:
             pool.shutdown(cancel_futures=True)
 
 
-def timed(mutation: Mutation, workshop: Workshop, control: Control) -> Trial:
+def time_trial(mutation: Mutation, workshop: Workshop, control: Control) -> Trial:
     started = time.monotonic()
     try:
         with workshop.broken(mutation):
-            failure = noticed(mutation, workshop)
-        verdict = judged(failure, mutation.chosen, control)
+            failure = find_failure(mutation, workshop)
+        verdict = judge(failure, mutation.chosen, control)
         told = failure or Failure("", "every test passed")
     except NotApplicable as error:
         verdict, told = Verdict.OUTDATED, Failure("", str(error))
@@ -110,7 +110,7 @@ def timed(mutation: Mutation, workshop: Workshop, control: Control) -> Trial:
     return Trial(mutation, verdict, told.test, told.reason, seconds)
 
 
-def noticed(mutation: Mutation, workshop: Workshop) -> Failure | None:
+def find_failure(mutation: Mutation, workshop: Workshop) -> Failure | None:
     """The tests it was meant for first, then all that may notice."""
     own = [tests for path, tests in OWN_TESTS.items() if mutation.file.startswith(path)]
     everything = [*(own[0] if own else ()), *SUITE]
@@ -120,7 +120,7 @@ def noticed(mutation: Mutation, workshop: Workshop) -> Failure | None:
     )
 
 
-def judged(failure: Failure | None, chosen: str, control: Control) -> Verdict:
+def judge(failure: Failure | None, chosen: str, control: Control) -> Verdict:
     if failure is None:
         return Verdict.SURVIVED
     if failure.collecting or any(sign in failure.reason for sign in SENSELESS):

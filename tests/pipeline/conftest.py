@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline import start_session
 from tests.cli.terminal import Terminal
+from tests.pipeline.analysed import Days
 from tests.pipeline.scenes import AnyServer, consume, publish
 from tests.servers import s3
 
@@ -20,6 +21,8 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    # Each call of a function would look up its line for an error that names it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 
@@ -32,6 +35,12 @@ def spark(s3_port: int) -> Iterator[SparkSession]:
                 patch.setenv(variable, value)
             session = stack.enter_context(start_session("local[2,3]", SMALL))
         yield session
+
+
+@pytest.fixture(scope="session")
+def days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Days:
+    folder = tmp_path_factory.mktemp("days")
+    return Days(spark, f"sqlite:///{folder / 'store.db'}", folder / "lake")
 
 
 @pytest.fixture

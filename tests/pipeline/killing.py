@@ -37,7 +37,7 @@ def changes(event: str, arguments: tuple[object, ...], lake: str) -> bool:
     return event != "open" or bool(int(str(arguments[2])) & (os.O_WRONLY | os.O_RDWR))
 
 
-def killed(url: str, lake: str, step: int) -> bool:
+def kill_at(url: str, lake: str, step: int) -> bool:
     child = os.fork()
     if child == 0:
         die_at(step, lake)
@@ -53,7 +53,7 @@ def main(url: str, lake: str, every: str) -> None:
     kills = 0
     for step in count(1, int(every)):
         publish(url, 7)
-        if not killed(url, lake, step):
+        if not kill_at(url, lake, step):
             break
         kills += 1
         extract(in_process(), url, lake)

@@ -31,7 +31,7 @@ def type_name(kind: Any) -> str:
     return f"struct<{', '.join(inner)}>"
 
 
-def described(table: str) -> str:
+def describe(table: str) -> str:
     rows = [
         row_of(field, column)
         for field, column in zip(fields()[table], columns_of(table), strict=True)
@@ -61,14 +61,14 @@ def versions() -> Iterator[str]:
     yield "| 1 | the first one |"
 
 
-def generated() -> str:
-    tables = [described(table) for table in fields()]
+def generate() -> str:
+    tables = [describe(table) for table in fields()]
     return "\n".join([*tables, *versions()]) + "\n"
 
 
 def page() -> str:
     head, _, _ = PAGE.read_text().partition(BEGIN)
-    return f"{head}{BEGIN}\n{generated()}"
+    return f"{head}{BEGIN}\n{generate()}"
 
 
 if __name__ == "__main__":

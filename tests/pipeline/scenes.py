@@ -83,7 +83,7 @@ def files(lake: Path, table: Table) -> list[Path]:
     return [lake / path for path in list_paths(lakes.find(str(lake)).manifests(), table)]
 
 
-def stored(lake: Path | str, table: Table, column: str) -> list[Any]:
+def read_column(lake: Path | str, table: Table, column: str) -> list[Any]:
     """A column of all that the lake holds, sorted."""
     place, found = lakes.find(str(lake)), list[Any]()
     for path in list_paths(place.manifests(), table):
@@ -95,7 +95,7 @@ def stored(lake: Path | str, table: Table, column: str) -> list[Any]:
 def agrees(url: str, lake: Path | str) -> bool:
     """Every row once, and no other."""
     messages, history = fed(url)
-    ids, positions = stored(lake, "message", "id"), stored(lake, "history", "position")
+    ids, positions = read_column(lake, "message", "id"), read_column(lake, "history", "position")
     return ids == sorted(row.id for row in messages) and positions == sorted(
         row.position for row in history
     )

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.local import Broker
-from tests.pipeline.scenes import AnyServer, on, stored
+from tests.pipeline.scenes import AnyServer, on, read_column
 from tests.pipeline.storming import QUEUE, connect
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
@@ -130,8 +130,8 @@ class Storm:
         committed = {
             line for path in self.folder.glob("w*.log") for line in path.read_text().split()
         }
-        found = Counter(bytes(body).decode() for body in stored(lake, "message", "body"))
-        ids = set(stored(lake, "message", "id"))
+        found = Counter(bytes(body).decode() for body in read_column(lake, "message", "body"))
+        ids = set(read_column(lake, "message", "id"))
         return Outcome(
             self.seed,
             kills,

@@ -21,7 +21,7 @@ from penstock import stores
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
 from penstock.pipeline import extract, start_session
-from tests.pipeline.scenes import on, stored
+from tests.pipeline.scenes import on, read_column
 from tests.servers.mariadb import place
 
 QUEUE = "jobs"
@@ -33,7 +33,7 @@ MAX_BATCH = 20
 WAIT_LIMIT_S = 60.0
 
 
-def stopped(folder: Path) -> bool:
+def is_stopped(folder: Path) -> bool:
     return (folder / "stop").exists()
 
 
@@ -59,7 +59,7 @@ class Writer:
         """What is committed is written down; what is rolled back must never be seen."""
         with asyncio.Runner() as runner, open(self.folder / f"{self.name}.log", "a") as log:
             broker = Broker(runner.run(stores.open(self.url)))
-            while not stopped(self.folder):
+            while not is_stopped(self.folder):
                 labels = self.labels()
                 if self.transaction(runner, broker, labels):
                     log.writelines(f"{label}\n" for label in labels)
@@ -94,7 +94,7 @@ def drive(url: str, folder: Path) -> None:
     """Extracts until it is killed, or told to stop: then until all is final and there."""
     with start_session("local[2]") as spark:
         (folder / "driving").touch()
-        while not stopped(folder):
+        while not is_stopped(folder):
             extract(spark, url, str(folder / "lake"), batch=2_000)
         until = monotonic() + WAIT_LIMIT_S
         while missing(url, folder) and monotonic() < until:
@@ -103,7 +103,7 @@ def drive(url: str, folder: Path) -> None:
 
 def missing(url: str, folder: Path) -> int:
     census = on(url, lambda broker: broker.store.census())
-    kept = stored(folder / "lake", "message", "id") if (folder / "lake").exists() else []
+    kept = read_column(folder / "lake", "message", "id") if (folder / "lake").exists() else []
     return sum(each.count for each in census if each.place == "message") - len(kept)
 
 

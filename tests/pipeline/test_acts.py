@@ -10,7 +10,7 @@ from penstock.broker.local import Broker
 from penstock.model.documents import AuditEntry
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake.acts import list_files
+from penstock.pipeline.lake.audit_log import list_files
 from penstock.rules.audit_chain import ORIGIN, hash_entry
 from tests.pipeline.scenes import in_process, on
 

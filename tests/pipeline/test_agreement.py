@@ -1,13 +1,13 @@
 """The historian and Spark derive the same rows from the same history."""
 
 import asyncio
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.agents.historian import Historian
 from penstock.broker.local import Broker
@@ -20,12 +20,12 @@ from penstock.broker.metrics.rows import (
 )
 from penstock.model.anomalies import HISTORY_KINDS
 from penstock.model.metrics import COUNTS
-from penstock.pipeline.run import run
 from penstock.rules.anomalies import is_reported
 from penstock.stores import open as open_store
-from penstock.testing.simulation import ManualClock
-from tests.pipeline.test_analyse import CHANGES, LATE, RULES, rows_of
-from tests.pipeline.weeks import live, micros
+from penstock.testing.simulation import START, ManualClock
+from tests.pipeline.analysed import CHANGES, Days
+from tests.pipeline.test_analyse import rows_of
+from tests.pipeline.weeks import micros
 
 pytestmark = pytest.mark.timeout(600)
 SECOND = 1_000_000
@@ -33,7 +33,7 @@ Rows = dict[tuple[Any, ...], Any]
 
 
 async def watch(url: str) -> dict[str, list[tuple[str, Any]]]:
-    async with await open_store(url, clock=ManualClock(LATE)) as store:
+    async with await open_store(url, clock=ManualClock(START)) as store:
         broker = Broker(store)
         changes = dict(each.split("=") for each in CHANGES)
         thresholds = {name: float(value) for name, value in changes.items()}
@@ -52,11 +52,10 @@ def histogram(rows: Any) -> dict[int, int]:
     return {int(bucket): int(count) for bucket, count in pairs}
 
 
-def test_online_rows_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
-    url, lake = f"sqlite:///{tmp_path / 'queue.db'}", tmp_path / "lake"
-    live(url, (12, 9), LATE)
-    run(spark, url, str(lake), RULES)
-    online = asyncio.run(watch(url))
+def test_online_rows_are_those_of_spark(days: Days, tmp_path: Path) -> None:
+    lake = days.lake
+    shutil.copy(days.lake.parent / "store.db", tmp_path / "store.db")
+    online = asyncio.run(watch(f"sqlite:///{tmp_path / 'store.db'}"))
     assert {
         (queue, int(hour), type_): (*row.counts, *map(seconds, (row.wait_max, row.run_max)),
                                     row.wait_sum / SECOND, row.run_sum / SECOND, row.wait, row.run)

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidState
 from penstock.model.message import State, Verb
 from penstock.pipeline.analytics.job import analyze
-from penstock.pipeline.analytics.thresholds import load
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
@@ -24,6 +23,7 @@ from penstock.pipeline.run import run
 from penstock.testing.simulation import START
 from tests.cli.terminal import Terminal
 from tests.extent import ALL, LONG
+from tests.pipeline.analysed import CHANGES, RULES
 from tests.pipeline.scenes import fed, in_process, on, publish
 from tests.pipeline.weeks import FAILED, HOUR, Oracle, hour_of, live, micros, near
 
@@ -38,14 +38,6 @@ COUNTED = (
     "published", "attempts", "completed", "failures", "retried", "lost", "failed", "dead",
     "expired", "cancelled", "redriven", "handed_back",
 )  # fmt: skip
-CHANGES = (
-    "burst_claims=4",
-    "bulk_messages=10",
-    "storm_retries=2",
-    "storm_share=0.2",
-    "stuck_leases=1",
-)
-RULES = load(None, CHANGES)
 
 
 def newest(lake: Path) -> Results:
@@ -73,12 +65,12 @@ class Night:
         for first, last in ((0, 2), (2, 5)):
             live(self.url, NIGHT[first:last], LATE + first * HOUR)
             self.ran = run(spark, self.url, str(self.lake), RULES)
-        analyze(spark, self.url, str(extracted(spark, self.url, self.whole)), RULES)
+        analyze(spark, self.url, str(extract_lake(spark, self.url, self.whole)), RULES)
         self.messages, self.history = fed(self.url)
         self.oracle = Oracle(self.messages, self.history)
 
 
-def extracted(spark: SparkSession, url: str, lake: Path) -> Path:
+def extract_lake(spark: SparkSession, url: str, lake: Path) -> Path:
     extract(spark, url, str(lake))
     return lake
 
@@ -254,11 +246,11 @@ def test_messages_that_fail_alike_in_several_hands_are_poison(night: Night) -> N
             if len(hands) >= 3 and len(set(hands)) >= 2:
                 expected[hour_of(row.at), night.oracle.messages[row.id].type] += 1
     assert expected
-    assert counted(night.lake, "poison_message") == expected
+    assert count_anomalies(night.lake, "poison_message") == expected
 
 
 def test_an_hour_of_retries_is_a_storm(night: Night) -> None:
-    assert counted(night.lake, "retry_storm") == {
+    assert count_anomalies(night.lake, "retry_storm") == {
         key: each["retried"]
         for key, each in night.oracle.counts().items()
         if each["retried"] >= RULES.storm_retries
@@ -279,7 +271,7 @@ def test_a_consumer_that_only_loses_is_stuck(night: Night) -> None:
     assert found == {key: n for key, n in lost.items() if n and not completed[key]}
 
 
-def counted(lake: Path, kind: str) -> dict[tuple[int, str], int]:
+def count_anomalies(lake: Path, kind: str) -> dict[tuple[int, str], int]:
     rows = [row for row in rows_of(lake, "anomaly") if row["kind"] == kind]
     return {(micros(row["hour"]), row["type"]): row["count"] for row in rows}
 

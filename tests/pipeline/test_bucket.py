@@ -1,40 +1,28 @@
 """A lake in a bucket: the same promises, though nobody can be kept away from it."""
 
 import asyncio
-import re
 import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
-from penstock.errors import InvalidInput, InvalidState, PenstockError, StoreUnreachable
+from penstock.errors import InvalidInput, InvalidState, StoreUnreachable
 from penstock.model.store_types import Cursor
 from penstock.pipeline.extraction.extract import extract, record_cursor
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.compact import CompactResult, compact
 from penstock.pipeline.lake.files import is_data
-from penstock.pipeline.lake.reader import read_lake, read_results
-from penstock.pipeline.lake.results import RESULT_TABLES, Results
+from penstock.pipeline.lake.results import Results
 from penstock.pipeline.lake.s3 import S3LakeFiles
-from penstock.pipeline.lake.schema import MESSAGE, Table
-from penstock.pipeline.reconcile.reconcile import balance, has_right_digest, is_readable
-from penstock.pipeline.replay import ReplayRequest, replay
-from penstock.pipeline.run import run
-from penstock.testing.simulation import START
+from penstock.pipeline.lake.schema import Table
+from penstock.pipeline.reconcile.reconcile import has_right_digest, is_readable
 from tests.cli.terminal import Terminal
-from tests.extent import LONG
 from tests.pipeline.scenes import agrees, in_process, on, publish
-from tests.pipeline.uploading import interrupted
-from tests.pipeline.weeks import HOUR, live
+from tests.pipeline.uploading import interrupt
 from tests.servers.proxy import Link, Proxy
 
 
@@ -62,7 +50,7 @@ def test_extracts_and_compactions_keep_every_row_once(url: str, bucket: str) -> 
 
 def test_of_two_extracts_at_once_one_is_told(url: str, bucket: str) -> None:
     with pytest.raises(InvalidState, match=f"another process wrote batch 1 of lake '{bucket}'"):
-        extract(interrupted(lambda: bring(url, bucket)), url, bucket)
+        extract(interrupt(lambda: bring(url, bucket)), url, bucket)
     assert len(names(bucket)) == 2
     publish(url, 1)
     assert bring(url, bucket) == 1
@@ -78,7 +66,7 @@ def test_an_extract_that_others_overtook_by_far_is_told(url: str, bucket: str) -
         compact(in_process(), bucket)
 
     with pytest.raises(InvalidState, match="another process wrote batch 1"):
-        extract(interrupted(others), url, bucket)
+        extract(interrupt(others), url, bucket)
     publish(url, 1)
     assert bring(url, bucket) == 1
     assert agrees(url, bucket)
@@ -87,7 +75,7 @@ def test_an_extract_that_others_overtook_by_far_is_told(url: str, bucket: str) -
 def test_two_compactions_at_once_lose_nothing(url: str, bucket: str) -> None:
     bring(url, bucket, batch=10)
     with pytest.raises(InvalidState, match="another process wrote batch 3"):
-        compact(interrupted(lambda: compact(in_process(), bucket)), bucket)
+        compact(interrupt(lambda: compact(in_process(), bucket)), bucket)
     assert agrees(url, bucket)
 
 
@@ -98,14 +86,14 @@ def test_what_a_running_compaction_wrote_is_left_alone(url: str, bucket: str) ->
         publish(url, 1)
         assert (bring(url, bucket), bring(url, bucket)) == (1, 0)
 
-    assert compact(interrupted(others), bucket).batches == 3
+    assert compact(interrupt(others), bucket).batches == 3
     assert agrees(url, bucket)
 
 
 def test_what_a_running_extract_wrote_is_left_alone(url: str, bucket: str) -> None:
     bring(url, bucket, batch=10)
     publish(url, 1)
-    assert extract(interrupted(lambda: compact(in_process(), bucket)), url, bucket).batches == 1
+    assert extract(interrupt(lambda: compact(in_process(), bucket)), url, bucket).batches == 1
     assert agrees(url, bucket)
 
 
@@ -167,20 +155,6 @@ def test_what_was_sent_again_because_its_answer_was_lost_is_ours(bucket: str) ->
     ]
 
 
-@LONG
-def test_spark_reads_it_as_a_directory_and_finds_it_in_balance(
-    spark: SparkSession, url: str, bucket: str, lake: Path
-) -> None:
-    assert extract(spark, url, bucket).messages == 30
-    bring(url, str(lake))
-    ours, theirs = (
-        read_lake(spark, each, "joined").orderBy("position").collect()
-        for each in (bucket, str(lake))
-    )
-    assert (ours, len(ours)) == (theirs, 20)
-    assert balance(spark, url, bucket).balanced
-
-
 def test_files_that_are_gone_or_changed_are_damaged(url: str, bucket: str) -> None:
     bring(url, bucket, batch=10)
     place = lakes.find(bucket)
@@ -191,27 +165,6 @@ def test_files_that_are_gone_or_changed_are_damaged(url: str, bucket: str) -> No
     parts = (whole, changed, gone)
     assert [has_right_digest(place.files, part) for part in parts] == [True, False, False]
     assert [is_readable(place.files, part.path) for part in parts] == [True, False, False]
-
-
-def test_a_column_that_an_older_file_does_not_have_is_null(
-    spark: SparkSession, url: str, bucket: str
-) -> None:
-    bring(url, bucket)
-    files, (name,) = lakes.find(bucket).files, names(bucket)
-    with files.parquet(name) as file:
-        older = file.read().drop_columns(["hops"])
-    with files.new(name) as path:
-        parquet.write_table(older.append_column("gone", pa.nulls(30)), path)
-    rows = read_lake(spark, bucket, "message")
-    assert (rows.columns, rows.filter("hops is null").count()) == (MESSAGE.names, 30)
-
-
-@LONG
-def test_messages_are_replayed_from_it(spark: SparkSession, url: str, bucket: str) -> None:
-    bring(url, bucket)
-    done = replay(spark, url, bucket, ReplayRequest("state = 'completed'"))
-    assert (done.queues, done.published, done.repeated) == ({"mail": 18}, 18, 0)
-    assert [name for name in lakes.find(bucket).files.names() if "_replay" in name] == []
 
 
 def test_a_bucket_that_is_not_there_is_named(url: str, bucket: str, terminal: Terminal) -> None:
@@ -258,7 +211,7 @@ def test_what_is_not_a_lake_is_left_alone(url: str, bucket: str) -> None:
         bring(url, above)
 
 
-def published(url: str, bucket: str) -> Results:
+def publish_results(url: str, bucket: str) -> Results:
     """Results of two runs that came to nothing."""
     bring(url, bucket)
     place = lakes.find(bucket)
@@ -267,64 +220,16 @@ def published(url: str, bucket: str) -> Results:
 
 
 def test_results_that_others_overtook_by_far_are_told(url: str, bucket: str) -> None:
-    late = replace(published(url, bucket), number=1)
+    late = replace(publish_results(url, bucket), number=1)
     with pytest.raises(InvalidState, match=f"another process wrote results 1 of lake '{bucket}'"):
         results.publish(lakes.find(bucket), late)
 
 
 def test_what_a_running_run_wrote_is_left_alone(url: str, bucket: str) -> None:
-    published(url, bucket)
+    publish_results(url, bucket)
     place = lakes.find(bucket)
     killed, running = (f"anomaly/run-{n:010}/day=2026-01-01/part-0.parquet" for n in (2, 3))
     for name in (killed, running):
         place.files.write_once(name, b"PAR1")
     results.sweep(place)
     assert list(place.files.names("anomaly")) == [running]
-
-
-def everything(spark: SparkSession, lake: str) -> dict[str, list[str]]:
-    return {
-        table: sorted(map(repr, read_results(spark, lake, table).collect()))
-        for table in RESULT_TABLES
-    }
-
-
-@LONG
-@pytest.mark.timeout(600)
-def test_runs_and_a_report_say_what_those_of_a_directory_say(
-    spark: SparkSession, bucket: str, tmp_path: Path, terminal: Terminal
-) -> None:
-    url, lake = f"sqlite:///{tmp_path / 'night.db'}", str(tmp_path / "lake")
-    for hours, begin in (((12, 20), 22), ((0, 16), 24)):
-        live(url, hours, START + begin * HOUR + HOUR // 2)
-        run(spark, url, bucket)
-    run(spark, url, lake)
-    assert everything(spark, bucket) == everything(spark, lake)
-    found = results.read_newest(lakes.find(bucket))
-    assert found is not None
-    assert found.number == 2
-    pages: list[Any] = []
-    for where in (bucket, lake):
-        terminal.call("pipeline", "report", "--lake", where, "--out", "page.html")
-        page = (terminal.folder / "page.html").read_text()
-        pages.append(re.sub(r'<p class="source">.*?</p>', "", page))
-    assert pages[0] == pages[1]
-
-
-@LONG
-@pytest.mark.timeout(600)
-def test_of_two_runs_at_once_one_is_told(spark: SparkSession, url: str, bucket: str) -> None:
-    def meanwhile(step: str) -> None:
-        if step == "metrics":
-            run(spark, url, bucket)
-
-    with pytest.raises(PenstockError, match="another process wrote results 1"):
-        run(spark, url, bucket, progress=meanwhile)
-    publish(url, 1)
-    for number in (2, 2):
-        assert run(spark, url, bucket).analysed.results.number == number
-    place = lakes.find(bucket)
-    found = results.read_newest(place)
-    assert found is not None
-    kept = {file.path for file in found.files}
-    assert kept <= {name for table in RESULT_TABLES for name in place.files.names(table)}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
 from penstock.model.anomalies import AnomalyThresholds
@@ -18,11 +17,7 @@ from penstock.pipeline.lake.lake import make_manifest_name
 from penstock.pipeline.lake.manifest import LakePart, encode
 from penstock.pipeline.lake.results import Results
 from penstock.pipeline.lake.schema import Table
-from penstock.pipeline.run import run as run_all
-from penstock.testing.simulation import START
-from tests.extent import LONG
 from tests.pipeline.scenes import agrees, consume, files, in_process, on, publish
-from tests.pipeline.weeks import HOUR, live
 
 
 def run(url: str, lake: Path, batch: int = 1_000) -> int:
@@ -134,16 +129,3 @@ def test_an_extract_that_was_killed_before_its_record_goes_on_after_a_compaction
     publish(url, 1)
     assert run(url, lake) == 1
     assert agrees(url, lake)
-
-
-@LONG
-@pytest.mark.timeout(600)
-def test_a_run_after_a_compaction_makes_only_new_hours(spark: SparkSession, lake: Path) -> None:
-    url = f"sqlite:///{lake.parent / 'store.db'}"
-    live(url, [9, 9])
-    run_all(spark, url, str(lake))
-    live(url, [4], START + 2 * HOUR)
-    extract(spark, url, str(lake))
-    compact(spark, str(lake))
-    analysed = run_all(spark, url, str(lake)).analysed
-    assert 0 < len(analysed.hours) < 3

@@ -15,12 +15,9 @@ import msgspec
 import polars
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
 from penstock.model.store_types import Cursor
-from penstock.pipeline import read_lake, read_results
-from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
@@ -44,11 +41,8 @@ from penstock.pipeline.lake.delta_log import (
 from penstock.pipeline.lake.files import DELTA_LOG
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import LakePart, Manifest
-from penstock.pipeline.lake.results import RESULT_TABLES, ResultTable
 from penstock.pipeline.lake.schema import MESSAGE, TABLES
-from penstock.pipeline.run import run
-from penstock.testing.simulation import START
-from tests.extent import LONG
+from tests.extent import ALL
 from tests.pipeline.engines import (
     count_named,
     count_rows,
@@ -60,9 +54,7 @@ from tests.pipeline.engines import (
 from tests.pipeline.made_results import METRICS, publish_results
 from tests.pipeline.older_lakes import copy_lake
 from tests.pipeline.scenes import agrees, in_process, publish
-from tests.pipeline.test_reference import nulls_where_never
-from tests.pipeline.uploading import interrupted
-from tests.pipeline.weeks import HOUR, live
+from tests.pipeline.uploading import interrupt
 
 
 @pytest.fixture(params=["directory", "bucket"])
@@ -82,17 +74,19 @@ def message_log(lake: str | Path) -> DeltaLog:
 
 def test_every_engine_counts_what_the_manifests_say(url: str, place: str) -> None:
     """After three extracts, two runs and compactions, which alone leave files behind."""
+    # Engines read a bucket as they read a directory, which takes longer.
+    agree = counts_agree if ALL or "://" not in place else files_agree
     for n in range(3):
         publish(url, 5 + n)
         bring(url, place)
-        assert counts_agree(place)
+        assert agree(place)
     for number, days in ((1, (1, 2)), (2, (2, 3))):
         publish_results(place, number, days)
         sync_delta(lakes.find(place))
-        assert counts_agree(place)
+        assert agree(place)
     for _ in range(2):
         compact(in_process(), place)
-        assert counts_agree(place)
+        assert agree(place)
     publish(url, 1)
     bring(url, place)
     assert counts_agree(place)
@@ -169,10 +163,10 @@ def test_writers_of_a_bucket_that_race_write_each_batch_once(url: str, bucket: s
 def test_a_compaction_beside_an_extract_keeps_the_logs_right(url: str, bucket: str) -> None:
     bring(url, bucket, batch=10)
     publish(url, 1)
-    extract(interrupted(lambda: compact(in_process(), bucket)), url, bucket)
+    extract(interrupt(lambda: compact(in_process(), bucket)), url, bucket)
     assert counts_agree(bucket)
     publish(url, 1)
-    compact(interrupted(lambda: bring(url, bucket)), bucket)
+    compact(interrupt(lambda: bring(url, bucket)), bucket)
     assert counts_agree(bucket)
     assert agrees(url, bucket)
 
@@ -401,31 +395,3 @@ def test_a_torn_log_is_named(url: str, lake: Path, text: bytes | None) -> None:
     shutil.rmtree(path.parent)
     bring(url, lake)
     assert counts_agree(str(lake))
-
-
-@pytest.mark.parametrize("table", RESULT_TABLES)
-def test_the_types_of_columns_are_those_of_spark(spark: SparkSession, table: ResultTable) -> None:
-    schema = spark.createDataFrame([], RESULT_SCHEMAS[table]).schema
-    *columns, day = make_result_fields(table)
-    assert {"type": "struct", "fields": columns} == schema.jsonValue()
-    assert (day["name"], day["type"]) == ("day", "date")
-
-
-@LONG
-@pytest.mark.timeout(900)
-def test_every_engine_counts_what_runs_made(spark: SparkSession, lake: Path) -> None:
-    url = f"sqlite:///{lake.parent / 'store.db'}"
-    for hours, begin in (((12, 20), 22), ((0, 16), 24)):
-        live(url, hours, START + begin * HOUR)
-        run(spark, url, str(lake))
-        assert counts_agree(str(lake))
-    compact(spark, str(lake))
-    assert counts_agree(str(lake))
-    named = count_named(str(lake))
-    assert min(named.values()) > 0
-    for table in TABLES:
-        assert read_lake(spark, str(lake), table).count() == named[table]
-    for made in RESULT_TABLES:
-        assert read_results(spark, str(lake), made).count() == named[made]
-        whole = open_table(str(lake), made).to_pyarrow_table()
-        assert (whole.num_rows, nulls_where_never(made, whole)) == (named[made], [])

@@ -29,7 +29,7 @@ from tests.pipeline.scenes import (
     in_process,
     on,
     publish,
-    stored,
+    read_column,
 )
 
 EVERY = "1" if ALL else "4"
@@ -72,7 +72,7 @@ def test_an_empty_store_makes_an_empty_lake(tmp_path: Path, lake: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     on(url, lambda broker: broker.store.now())
     assert run(url, lake) == ExtractResult(0, 0, 0, Cursor())
-    assert stored(lake, "message", "id") == []
+    assert read_column(lake, "message", "id") == []
 
 
 def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(url: str, lake: Path) -> None:

@@ -12,8 +12,12 @@ from penstock.errors import PenstockError
 from penstock.model.message import Draft
 from penstock.pipeline import ReplayRequest, extract, replay
 from penstock.pipeline.spark.errors import translate_errors
+from tests.extent import LONG
 from tests.pipeline.scenes import on
 
+# A replay publishes through the sink, so one policy shows that all apply to it.
+BOTH = pytest.mark.parametrize("send", ["sink", "replay"], indirect=True)
+SINK = pytest.mark.parametrize("send", ["sink", pytest.param("replay", marks=LONG)], indirect=True)
 Govern = Callable[[Broker], Coroutine[Any, Any, None]]
 
 
@@ -39,7 +43,7 @@ async def subscribe(broker: Broker) -> None:
     await broker.broadcasts.subscribe("events", "s")
 
 
-@pytest.fixture(params=["sink", "replay"])
+@pytest.fixture
 def send(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> Callable[[str, str, Govern], None]:
@@ -72,17 +76,20 @@ def count(url: str, *queues: str) -> list[int]:
     return on(url, look)
 
 
+@BOTH
 def test_a_rule_routes(url: str, send: Callable[[str, str, Govern], None]) -> None:
     send(url, "orders", route)
     assert count(url, "orders", "vip") == [0, 1]
 
 
+@SINK
 def test_a_schema_refuses(url: str, send: Callable[[str, str, Govern], None]) -> None:
     with pytest.raises(PenstockError, match="does not match schema order@1"):
         send(url, "orders", bind)
     assert count(url, "orders") == [0]
 
 
+@SINK
 def test_a_subscription_gets_its_copy(url: str, send: Callable[[str, str, Govern], None]) -> None:
     send(url, "events", subscribe)
     assert count(url, "events", "events/s") == [1, 1]

@@ -13,14 +13,14 @@ from tests.cli.terminal import Terminal
 from tests.pipeline.scenes import in_process, on
 
 
-def stored_record(url: str, id: int) -> Record | None:
+def read_stored(url: str, id: int) -> Record | None:
     return on(url, lambda broker: broker.store.get(id))
 
 
 def test_every_message_of_the_lake_is_found_as_the_store_had_it(url: str, lake: Path) -> None:
     extract(in_process(), url, str(lake), batch=7)
     for id in (1, 2, 17, 30):
-        record, found = stored_record(url, id), find_message(lakes.find(str(lake)), id)
+        record, found = read_stored(url, id), find_message(lakes.find(str(lake)), id)
         assert record is not None
         assert found is not None
         assert found.record.message == record.message
@@ -33,7 +33,7 @@ def test_a_message_that_left_the_store_is_shown_from_the_lake(
     url: str, lake: Path, terminal: Terminal
 ) -> None:
     extract(in_process(), url, str(lake), batch=7)
-    ended = [id for id in range(1, 31) if (record := stored_record(url, id)) and record.state.final]
+    ended = [id for id in range(1, 31) if (record := read_stored(url, id)) and record.state.final]
     on(url, lambda broker: broker.admin.prune("mail", limit=1_000))
     with pytest.raises(Archived, match=rf"batch \d of lake .*: penstock show {ended[0]} --lake"):
         on(url, lambda broker: broker.admin.get(ended[0]))

@@ -15,7 +15,7 @@ from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake.compact import compact
 from penstock.pipeline.lake.schema import ADDED_COLUMNS, VERSION
 from tests.pipeline.older_lakes import FILES, copy_lake
-from tests.pipeline.scenes import agrees, files, in_process, on, stored
+from tests.pipeline.scenes import agrees, files, in_process, on, read_column
 from tests.pipeline.weeks import micros
 
 MINUTE = 60_000_000
@@ -57,7 +57,7 @@ def test_an_extract_into_an_older_lake_goes_on(older: tuple[str, Path]) -> None:
     assert agrees(url, lake)
     *before, (_, run_at) = moments(lake)
     assert [run_at for _, run_at in before] == [None] * 6
-    assert micros(run_at) - micros(stored(lake, "message", "created_at")[-1]) == MINUTE
+    assert micros(run_at) - micros(read_column(lake, "message", "created_at")[-1]) == MINUTE
     assert [each.schema for each in lakes.find(str(lake)).manifests()] == [1, 1, VERSION]
 
 

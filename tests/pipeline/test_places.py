@@ -46,7 +46,7 @@ def test_a_cluster_extracts_and_starts_slow_tasks_twice_without_doubles(
     terminal.environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with standalone(tmp_path) as master:
         words = ("pipeline", "extract", "--url", url, "--lake", lake, "--master", master)
-        assert penstock(terminal, *words).startswith("30 messages and 20 rows")
+        assert penstock(terminal, *words).startswith("added 30 messages and 20 history rows")
         assert agrees(url, lake)
         python("-m", "tests.pipeline.speculating", master, url, tmp_path)
     assert (tmp_path / "met").exists()
@@ -60,11 +60,11 @@ def test_a_server_of_spark_connect_extracts_balances_and_replays(
     pytest.importorskip("grpc")
     with connect(tmp_path) as remote:
         places = ("--url", url, "--lake", lake, "--remote", remote)
-        assert penstock(terminal, "pipeline", "extract", *places).startswith("30 messages")
+        assert penstock(terminal, "pipeline", "extract", *places).startswith("added 30 messages")
         assert agrees(url, lake)
         assert penstock(terminal, "pipeline", "balance", *places).endswith("balanced\n")
         said = penstock(terminal, "replay", *places, "--where", "state = 'completed'")
-        assert said.endswith("18 published, 0 were replayed before\n")
+        assert said.endswith("18 published, 0 already replayed\n")
         wrong = ("--remote", f"{remote}x", "--where", "true")
         refused = penstock(terminal, "replay", *places[:4], *wrong, code=1)
     assert refused.startswith("penstock: cannot connect to Spark at sc://localhost:")
@@ -97,7 +97,7 @@ def test_a_replay_that_is_killed_publishes_the_rest_the_next_time(
     before = len(fed(url)[0]) - 30
     assert 0 < before < 18
     assert penstock(terminal, *words).endswith(
-        f"{18 - before} published, {before} were replayed before\n"
+        f"{18 - before} published, {before} already replayed\n"
     )
     parents = [each.meta.parent_id for each in fed(url)[0][30:]]
     assert len(parents) == len(set(parents)) == 18

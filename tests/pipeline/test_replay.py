@@ -90,18 +90,17 @@ def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filter", "where"),
+    ("filter", "count"),
     [
-        ("state:completed", "state = 'completed'"),
-        ("state:failed error:BROKEN queue:mail", "state = 'failed' and error = 'broken'"),
-        ("queue:ma* -state:completed", "queue like 'ma%' and state != 'completed'"),
-        ("id>3 id<=9 created>2020-01-01 type:none", "false"),
-        ("header.n:1 size>=0", "headers['n'] = '1'"),
+        ("state:completed", 18),
+        ("state:failed error:BROKEN queue:mail", 1),
+        ("queue:ma* -state:completed", 1),
+        ("id>3 id<=9 created>2020-01-01 type:message", 6),
+        ("header.n:2 size>=0", 1),
     ],
 )
-def test_a_filter_selects_what_the_same_filter_finds(still: Scene, filter: str, where: str) -> None:
-    found = still.replay(ReplayRequest(filter=filter), dry_run=True)
-    assert found.queues == still.replay(ReplayRequest(where), dry_run=True).queues
+def test_a_filter_selects_what_it_says(still: Scene, filter: str, count: int) -> None:
+    assert still.replay(ReplayRequest(filter=filter), dry_run=True).queues == {"mail": count}
 
 
 def test_a_field_that_the_lake_lacks_is_refused(still: Scene) -> None:

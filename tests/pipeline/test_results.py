@@ -18,25 +18,15 @@ from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.results import RESULT_TABLES, ResultFile, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
-from penstock.pipeline.run import run
-from penstock.testing.simulation import START
 from tests.cli.terminal import Terminal
-from tests.pipeline.weeks import HOUR, live
+from tests.pipeline.analysed import FIRST_DAY, MESSAGES, THIRD_DAY, Days
 
 pytestmark = pytest.mark.timeout(600)
-MESSAGES = 14
-FIRST_DAY, THIRD_DAY = "2026-01-01", "2026-01-03"
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs on the first day, so that it is remade, and one on the third, which is not."""
-    folder = tmp_path_factory.mktemp("days")
-    url = f"sqlite:///{folder / 'store.db'}"
-    for hour in (0, 1, 48):
-        live(url, [MESSAGES], START + hour * HOUR)
-        run(spark, url, str(folder / "lake"))
-    return folder / "lake"
+@pytest.fixture
+def lake(days: Days) -> Path:
+    return days.lake
 
 
 def newest(lake: Path) -> Results:

@@ -32,7 +32,7 @@ def value(day: int, hour: int) -> tuple[int, float | None, float, float]:
     return completed, None if hour == 3 else 0.01 * (day % 3), 0.5 + day % 4, 0.1
 
 
-def known() -> dict[int, tuple[int, float | None, float, float]]:
+def list_known() -> dict[int, tuple[int, float | None, float, float]]:
     """By the beginning of the hour. The series begins on the second day, at noon."""
     return {
         BEGIN + day * DAY + hour * HOUR: value(day, hour)
@@ -42,27 +42,27 @@ def known() -> dict[int, tuple[int, float | None, float, float]]:
     }
 
 
-def told(hour: int, at: int) -> float | None:
+def find_value(hour: int, at: int) -> float | None:
     """One of the values; nothing of an hour with too few attempts, or none."""
-    values = known().get(hour)
+    values = list_known().get(hour)
     if at == 0:
         return values[0] if values else 0
     return values[at] if values and values[0] >= RULES.season_least else None
 
 
 def unusual(first: int) -> set[tuple[str, int]]:
-    found, rows = set(), known()
+    found, rows = set(), list_known()
     for hour in range(first, BEGIN + DAYS * DAY, HOUR):
         reach = [hour - n * DAY for n in range(RULES.season_days, 0, -1)]
         since = min((each for each in rows if reach[0] <= each < hour), default=hour)
         for at, kind in enumerate(SERIES):
-            earlier = [told(each, at) for each in reach if each >= since]
-            if judged(kind, told(hour, at), [each for each in earlier if each is not None]):
+            earlier = [find_value(each, at) for each in reach if each >= since]
+            if judge(kind, find_value(hour, at), [each for each in earlier if each is not None]):
                 found.add((kind, hour))
     return found
 
 
-def judged(kind: str, now: float | None, earlier: list[float]) -> bool:
+def judge(kind: str, now: float | None, earlier: list[float]) -> bool:
     _, both, least = SERIES[kind]
     if now is None or len(earlier) < RULES.season_least_days:
         return False
@@ -78,7 +78,7 @@ def judged(kind: str, now: float | None, earlier: list[float]) -> bool:
 def test_hours_are_compared_with_the_same_hour_of_earlier_days(spark: SparkSession) -> None:
     rows = [
         (to_datetime(hour), 1, "letter", "default", "default", "mail", values[0], *values)
-        for hour, values in known().items()
+        for hour, values in list_known().items()
     ]
     metrics = spark.createDataFrame(rows, COLUMNS)
     first, end = BEGIN + 3 * DAY, BEGIN + DAYS * DAY

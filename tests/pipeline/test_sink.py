@@ -34,7 +34,7 @@ def write(rows: DataFrame, url: str, **options: str) -> None:
     rows.write.format("penstock").options(**given).mode("append").save()
 
 
-def numbered(spark: SparkSession, count: int) -> DataFrame:
+def make_rows(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count, numPartitions=2).selectExpr(
         "cast(id as string) as key", "concat('row ', id) as body"
     )
@@ -67,7 +67,7 @@ def test_a_message_is_what_its_row_says(spark: SparkSession, empty: str) -> None
 
 def test_the_same_rows_again_publish_nothing(spark: SparkSession, empty: str) -> None:
     for _ in range(2):
-        write(numbered(spark, 30), empty)
+        write(make_rows(spark, 30), empty)
     assert texts(empty) == sorted(f"row {n}" for n in range(30))
 
 
@@ -88,7 +88,7 @@ def test_a_task_that_fails_half_way_is_repeated_without_doubles(
 ) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     fails = f.udf(failing_once(950), "string", useArrow=False)
-    write(numbered(spark, 1_000).withColumn("key", fails("key")), empty)
+    write(make_rows(spark, 1_000).withColumn("key", fails("key")), empty)
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     messages = fed(empty)[0]
     assert sorted(each.body for each in messages) == sorted(b"row %d" % n for n in range(1_000))
@@ -105,13 +105,13 @@ def any_earlier(messages: list[FeedMessage], before: bytes, after: bytes) -> boo
 def test_a_micro_batch_that_is_repeated_publishes_nothing_new(
     spark: SparkSession, empty: str, tmp_path: Path
 ) -> None:
-    numbered(spark, 10).write.parquet(str(tmp_path / "in"))
+    make_rows(spark, 10).write.parquet(str(tmp_path / "in"))
     stream(spark, empty, tmp_path)
     assert len(texts(empty)) == 10
     # As if the driver had been killed before Spark wrote down that the batch was done.
     for name in ("0", ".0.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink()
-    numbered(spark, 12).write.mode("append").parquet(str(tmp_path / "in"))
+    make_rows(spark, 12).write.mode("append").parquet(str(tmp_path / "in"))
     stream(spark, empty, tmp_path)
     assert texts(empty) == sorted(f"row {n}" for n in range(12))
 

@@ -157,7 +157,7 @@ class Sheet:
     def hide(self) -> None:
         place = lakes.find(str(self.lake))
         (manifest,) = place.manifests()
-        parts = tuple(told(self.lake, part) for part in manifest.parts)
+        parts = tuple(change_digest(self.lake, part) for part in manifest.parts)
         (self.lake / "_manifest" / manifest.name).write_bytes(
             encode(replace(manifest, parts=parts))
         )
@@ -168,7 +168,7 @@ class Sheet:
         return [(each.kind, each.table, each.id) for each in found.differences]
 
 
-def told(lake: Path, part: Any) -> Any:
+def change_digest(lake: Path, part: Any) -> Any:
     text = (lake / part.path).read_bytes()
     return replace(part, sha256=hashlib.sha256(text).hexdigest())
 

@@ -40,10 +40,10 @@ class Interrupted(Tasks):
         return done
 
 
-def interrupted(happens: Callable[[], object]) -> SparkSession:
+def interrupt(happens: Callable[[], object]) -> SparkSession:
     return cast(SparkSession, Then(happens))
 
 
 if __name__ == "__main__":
     url, lake = sys.argv[1:]
-    extract(interrupted(lambda: os.kill(os.getpid(), signal.SIGKILL)), url, lake)
+    extract(interrupt(lambda: os.kill(os.getpid(), signal.SIGKILL)), url, lake)

@@ -111,12 +111,12 @@ def walk(connection: Connection, name: str) -> list[str]:
     with connection.transaction():
         if name in BY_STRETCHES:
             connection.execute("SET LOCAL enable_bitmapscan = on")
-        found = explained(connection, f"EXPLAIN (FORMAT JSON) EXECUTE {name}({values})")
+        found = explain(connection, f"EXPLAIN (FORMAT JSON) EXECUTE {name}({values})")
     connection.execute(f"DEALLOCATE {name}".encode())
     return sorted(step for node in nodes(found) if (step := step_of(node)))
 
 
-def explained(connection: Connection, statement: str, *values: object) -> Node:
+def explain(connection: Connection, statement: str, *values: object) -> Node:
     asked = statement if "NULL" in statement or values else statement.replace("()", "")
     row = psycopg.ClientCursor(connection).execute(asked.encode(), values or None).fetchone()
     assert row is not None
@@ -155,5 +155,5 @@ def buffers(connection: Connection, name: str, values: dict[str, Any]) -> int:
     places = ", ".join(["%s"] * len(names))
     statement = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}({places})"
     with connection.transaction(force_rollback=True):
-        plan = explained(connection, statement, *(values[each] for each in names))
+        plan = explain(connection, statement, *(values[each] for each in names))
     return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])

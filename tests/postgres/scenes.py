@@ -28,7 +28,7 @@ async def open_store(url: str, **options: object) -> PostgresStore:
 
 
 @asynccontextmanager
-async def connected(url: str, **settings: str) -> AsyncIterator[asyncpg.Connection]:
+async def connect(url: str, **settings: str) -> AsyncIterator[asyncpg.Connection]:
     """Somebody else's session."""
     connection = await asyncpg.connect(url, server_settings=settings, statement_cache_size=0)
     try:
@@ -40,7 +40,7 @@ async def connected(url: str, **settings: str) -> AsyncIterator[asyncpg.Connecti
 async def execute(url: str, statement: str, *, write: bool = False) -> list[Any]:
     """What somebody else says, and is told."""
     settings = {"default_transaction_read_only": "off"} if write else {}
-    async with connected(url, **settings) as connection:
+    async with connect(url, **settings) as connection:
         return await connection.fetch(statement)
 
 

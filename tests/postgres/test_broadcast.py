@@ -10,7 +10,7 @@ from penstock.errors import Busy
 from penstock.model.broadcast import BROADCAST_CATCH_UP
 from penstock.model.message import Draft
 from penstock.stores.postgres.store import PostgresStore
-from tests.postgres.scenes import connected, open_store
+from tests.postgres.scenes import connect, open_store
 
 pytestmark = pytest.mark.anyio
 DRAFT = Draft(queue="events")
@@ -40,7 +40,7 @@ async def test_catching_up_goes_on_until_every_earlier_transaction_has_ended(
     """The feed is in the order of transactions: a late message of an early one comes first."""
     monkeypatch.setattr(broadcast_follower, "GRACE_MICROS", 0)
     broker = await make_broadcast(store)
-    async with connected(url) as early, connected(url) as late:
+    async with connect(url) as early, connect(url) as late:
         first, second = early.transaction(), late.transaction()
         await first.start()
         await second.start()
@@ -63,7 +63,7 @@ async def test_a_transaction_with_an_old_snapshot_misses_no_new_subscription(
     store: PostgresStore, url: str
 ) -> None:
     broker = await make_broadcast(store)
-    async with await open_store(url) as handle, connected(url) as caller:
+    async with await open_store(url) as handle, connect(url) as caller:
         other = Broker(handle)
         await other.publish(DRAFT)
         transaction = caller.transaction(isolation="repeatable_read")

@@ -10,12 +10,12 @@ from penstock.model.message import FeedMessage, HistoryRow, Leased
 from penstock.model.store_types import Completion, Cursor, Entry
 from penstock.stores.postgres import feed
 from penstock.stores.postgres.store import PostgresStore
-from tests.postgres.scenes import QUEUE, claim, connected, publish
+from tests.postgres.scenes import QUEUE, claim, connect, publish
 
 pytestmark = pytest.mark.anyio
 
 
-async def exported(store: PostgresStore) -> list[int]:
+async def export_ids(store: PostgresStore) -> list[int]:
     return [each.id for each in (await store.feed(Cursor(0, 0, 0), 100)).messages]
 
 
@@ -23,20 +23,20 @@ async def test_what_an_open_transaction_has_written_comes_before_what_was_writte
     store: PostgresStore, url: str
 ) -> None:
     before = await publish(store)
-    async with connected(url) as writer:
+    async with connect(url) as writer:
         transaction = writer.transaction()
         await transaction.start()
         (open_,) = await store.aenqueue_on(writer, [Entry(QUEUE, "test", b"")])
         after = await publish(store)
-        assert await exported(store) == before
+        assert await export_ids(store) == before
         await transaction.commit()
-    assert await exported(store) == [*before, open_.id, *after]
+    assert await export_ids(store) == [*before, open_.id, *after]
 
 
 async def test_the_transaction_that_holds_the_feed_back_is_named(
     store: PostgresStore, url: str
 ) -> None:
-    async with connected(url, application_name="report") as writer:
+    async with connect(url, application_name="report") as writer:
         transaction = writer.transaction()
         await transaction.start()
         await writer.execute("SELECT txid_current()")
@@ -48,7 +48,7 @@ async def test_the_transaction_that_holds_the_feed_back_is_named(
 
 async def test_what_lies_far_apart_is_found(store: PostgresStore, url: str) -> None:
     ids = []
-    async with connected(url) as other:
+    async with connect(url) as other:
         for idle in (0, 40, 3):
             for _ in range(idle):
                 await other.execute("SELECT txid_current()")
@@ -65,13 +65,13 @@ async def test_small_pages_do_not_read_pages_of_the_table_that_were_read_before(
 ) -> None:
     await publish(store, 500, body=b"x" * 1_000)
     await store.heads(Cursor(), 10)
-    async with connected(url) as other:
+    async with connect(url) as other:
         assert await other.fetchval("SELECT brin_summarize_new_values('penstock.message_tx')") == 0
 
 
 async def test_the_feed_does_not_wait_for_a_vacuum(store: PostgresStore, url: str) -> None:
     ids = await publish(store, 3)
-    async with connected(url) as other, other.transaction():
+    async with connect(url) as other, other.transaction():
         await other.execute("LOCK penstock.message IN SHARE UPDATE EXCLUSIVE MODE")
         assert [each.id for each in (await store.heads(Cursor(), 10)).messages] == ids
 
@@ -83,12 +83,12 @@ async def test_columns_are_the_rows_turned_on_their_side(store: PostgresStore) -
     told = await store.feed(Cursor(), 100)
     messages = await store.dialect.columns("message", 0, told.cursor.message, 7)
     history = await store.dialect.columns("history", 0, told.cursor.history, 5)
-    assert messages == turned(told.messages, FeedMessage)
-    assert history == turned(told.history, HistoryRow)
+    assert messages == turn_rows(told.messages, FeedMessage)
+    assert history == turn_rows(told.history, HistoryRow)
     assert await store.dialect.columns("message", 0, told.cursor.message, 6) is None
 
 
-def turned(rows: Sequence[Any], kind: type[Struct]) -> dict[str, list[Any]]:
+def turn_rows(rows: Sequence[Any], kind: type[Struct]) -> dict[str, list[Any]]:
     """Without tracebacks, which the feed leaves out."""
     names = [name for name in kind.__struct_fields__ if name != "traceback"]
     return {name: [getattr(row, name) for row in rows] for name in names}
@@ -110,5 +110,5 @@ async def test_large_bodies_come_one_position_at_a_time(
     # More than a page, and more than one value holds: a transaction is never divided.
     large = await store.dialect.columns("message", first - 1, first, 1)
     small = await store.dialect.columns("message", first, told.cursor.message, 100)
-    assert large == turned(told.messages[:2], FeedMessage)
-    assert small == turned(told.messages[2:], FeedMessage)
+    assert large == turn_rows(told.messages[:2], FeedMessage)
+    assert small == turn_rows(told.messages[2:], FeedMessage)

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.stores.postgres.store import PostgresStore
 from tests.firings import due_firings
-from tests.postgres.scenes import connected, open_store, places
+from tests.postgres.scenes import connect, open_store, places
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
@@ -25,7 +25,7 @@ async def test_schedules_are_fired_in_few_round_trips(postgres_server: Postgres,
 
 async def test_a_schedule_that_is_locked_holds_up_no_other(store: PostgresStore, url: str) -> None:
     firings = await due_firings(store, 2)
-    async with connected(url, default_transaction_read_only="off") as other:
+    async with connect(url, default_transaction_read_only="off") as other:
         await other.execute("BEGIN")
         await other.execute(LOCK_FIRST)
         assert await store.fire(firings) == [False, True]

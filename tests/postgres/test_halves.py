@@ -8,7 +8,7 @@ from penstock.errors import OutcomeUnknown
 from penstock.model.message import Flag
 from penstock.model.store_types import AnswerKind, Completion, Entry, Extension
 from penstock.stores.postgres.store import PostgresStore
-from tests.postgres.scenes import QUEUE, claim, connected, open_store, publish
+from tests.postgres.scenes import QUEUE, claim, connect, open_store, publish
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
@@ -31,7 +31,7 @@ async def far(url: str, proxy: Proxy) -> AsyncIterator[PostgresStore]:
         yield store
 
 
-def keyed(key: str = "key") -> Entry:
+def make_keyed(key: str = "key") -> Entry:
     """One whose end frees a key: it is looked at by itself."""
     return Entry(QUEUE, "test", b"", ordering_key=key, flags=Flag.KEYED)
 
@@ -39,7 +39,7 @@ def keyed(key: str = "key") -> Entry:
 async def both_claimed(store: PostgresStore) -> list[Completion]:
     """A plain one and one with a key."""
     await publish(store)
-    await store.enqueue([keyed()])
+    await store.enqueue([make_keyed()])
     return [Completion(each.id, each.fence) for each in await claim(store)]
 
 
@@ -68,7 +68,7 @@ async def test_whoever_is_in_the_way_of_one_completion_is_in_the_way_of_no_other
     store: PostgresStore, url: str
 ) -> None:
     items = await both_claimed(store)
-    async with connected(url) as somebody, somebody.transaction():
+    async with connect(url) as somebody, somebody.transaction():
         await somebody.execute(HOLD, f"penstock key {QUEUE} key")
         kinds = [answer.kind for answer in await store.complete(items)]
     assert kinds == [AnswerKind.DONE, AnswerKind.BUSY]

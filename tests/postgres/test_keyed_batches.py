@@ -10,7 +10,7 @@ import pytest
 from penstock.model.message import Flag, Leased
 from penstock.model.store_types import Completion, Entry
 from penstock.stores.postgres.store import PostgresStore
-from tests.postgres.scenes import CAP, QUEUE, claim, connected, open_store, places
+from tests.postgres.scenes import CAP, QUEUE, claim, connect, open_store, places
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
@@ -38,14 +38,14 @@ async def complete(store: PostgresStore, held: list[Leased]) -> list[str]:
     return [answer.kind for answer in answers]
 
 
-async def claimed(store: PostgresStore) -> list[int]:
+async def claim_ids(store: PostgresStore) -> list[int]:
     return [leased.id for leased in await claim(store)]
 
 
 @asynccontextmanager
 async def transaction(url: str, statement: str) -> AsyncIterator[asyncpg.Connection]:
     """Another client's, open until the end. It is rolled back if it is still open then."""
-    async with connected(url, default_transaction_read_only="off") as connection:
+    async with connect(url, default_transaction_read_only="off") as connection:
         await connection.execute("BEGIN")
         await connection.execute(statement)
         yield connection
@@ -92,5 +92,5 @@ async def test_a_next_that_leaves_the_line_is_passed_over(store: PostgresStore, 
         assert await complete(store, held) == ["busy"]
         await other.execute("COMMIT")
         assert await complete(store, held) == ["done"]
-        assert await claimed(store) == [third]
+        assert await claim_ids(store) == [third]
         await other.execute("BEGIN")

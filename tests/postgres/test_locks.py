@@ -26,7 +26,7 @@ from penstock.model.store_types import (
 )
 from penstock.rules.lifecycle import settle
 from penstock.stores.postgres.store import PostgresStore
-from tests.postgres.scenes import CAP, QUEUE, claim, connected, execute, open_store, places, publish
+from tests.postgres.scenes import CAP, QUEUE, claim, connect, execute, open_store, places, publish
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def drain(store: PostgresStore, writing: "asyncio.Future[list[int]]") -> l
 @asynccontextmanager
 async def transaction(url: str) -> AsyncIterator[asyncpg.Connection]:
     """Somebody's, open until the end, and then undone."""
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         started = connection.transaction()
         await started.start()
         yield connection
@@ -161,7 +161,7 @@ async def test_a_scheduled_message_that_is_held_keeps_no_other_from_its_promotio
         assert [each.id for each in await claim(store)] == rest
 
 
-def deduped(key: str, body: bytes = b"") -> Entry:
+def make_deduped(key: str, body: bytes = b"") -> Entry:
     dedup = Dedupe(key, hashlib.sha256(body).digest(), 60.0)
     return Entry(QUEUE, "test", body, dedup=dedup)
 
@@ -177,13 +177,13 @@ async def publishing(store: PostgresStore, url: str, entry: Entry) -> AsyncItera
 async def test_a_key_about_to_be_decided_is_busy_and_the_rest_of_the_batch_is_published(
     store: PostgresStore, url: str
 ) -> None:
-    async with publishing(store, url, deduped("held")):
+    async with publishing(store, url, make_deduped("held")):
         keys = ["one", "held", "two"]
         with anyio.fail_after(CAP):
-            outcomes = await store.enqueue([deduped(key) for key in keys])
+            outcomes = await store.enqueue([make_deduped(key) for key in keys])
         assert [outcome.code for outcome in outcomes] == [None, Busy.code, None]
         assert (await places(store))["ready"] == 2
-    (outcome,) = await store.enqueue([deduped("held")])
+    (outcome,) = await store.enqueue([make_deduped("held")])
     assert outcome.code is None
     assert not outcome.duplicate
 
@@ -192,11 +192,11 @@ async def test_a_key_about_to_be_decided_delays_no_other_publish(
     store: PostgresStore, url: str
 ) -> None:
     broker = Broker(store)
-    await broker.publish(keyed("first"))
-    async with publishing(store, url, await broker.admit(keyed("held"))):
-        stuck = asyncio.ensure_future(broker.publish(keyed("held")))
+    await broker.publish(make_keyed("first"))
+    async with publishing(store, url, await broker.admit(make_keyed("held"))):
+        stuck = asyncio.ensure_future(broker.publish(make_keyed("held")))
         await asyncio.sleep(0)
-        others = [broker.publish(keyed(f"other {number}")) for number in range(10)]
+        others = [broker.publish(make_keyed(f"other {number}")) for number in range(10)]
         plain = [broker.publish(Draft()) for _ in range(10)]
         with anyio.fail_after(CAP):
             published = await asyncio.gather(*others, *plain)
@@ -206,14 +206,14 @@ async def test_a_key_about_to_be_decided_delays_no_other_publish(
             await stuck
 
 
-def keyed(key: str) -> Draft:
+def make_keyed(key: str) -> Draft:
     return Draft(dedup=Dedup(key))
 
 
 async def test_publishers_of_one_key_at_once_publish_one_message(url: str) -> None:
     async with await open_store(url) as one, await open_store(url) as other:
         brokers = [Broker(one), Broker(other)]
-        drafts = [brokers[n % 2].publish(keyed("same")) for n in range(20)]
+        drafts = [brokers[n % 2].publish(make_keyed("same")) for n in range(20)]
         with anyio.fail_after(CAP):
             published = await asyncio.gather(*drafts)
         assert len({each.id for each in published}) == 1
@@ -238,14 +238,14 @@ async def test_a_thousand_queues_are_served_each_by_its_own(store: PostgresStore
 
 
 @pytest.mark.parametrize("verb", ["redrive", "purge_dead"])
-async def test_a_dead_letter_in_somebodys_hands_is_busy_alone(
+async def test_a_dead_letter_that_another_transaction_locks_is_busy_alone(
     store: PostgresStore, url: str, verb: str
 ) -> None:
     held, free = await publish(store, 2)
     leased = await claim(store)
     await Broker(store).settle_many([(each, SettleReject("no")) for each in leased])
-    async with connected(url) as somebody, somebody.transaction():
-        await somebody.execute(f"SELECT 1 FROM penstock.dead WHERE id = {held} FOR UPDATE")
+    async with connect(url) as other, other.transaction():
+        await other.execute(f"SELECT 1 FROM penstock.dead WHERE id = {held} FOR UPDATE")
         answers = await getattr(store, verb)([held, free])
         assert [answer.kind for answer in answers] == ["busy", "done"]
         with pytest.raises(Busy):

@@ -14,10 +14,10 @@ from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import parse
 from penstock.stores.postgres.errors import ERRORS
-from penstock.stores.postgres.schema import MIGRATIONS, SCHEMA, TURN, migrate
+from penstock.stores.postgres.schema import MIGRATION_LOCK_ID, MIGRATIONS, SCHEMA, migrate
 from penstock.stores.postgres.store import PostgresStore
 from tests.cli.terminal import Terminal
-from tests.postgres.scenes import claim, connected, execute, open_store, places, publish, wait_until
+from tests.postgres.scenes import claim, connect, execute, open_store, places, publish, wait_until
 from tests.sqlite.children import children
 
 pytestmark = pytest.mark.anyio
@@ -31,30 +31,30 @@ def migration(text: str, floor: int = 1, number: int = NEXT) -> Migration:
     )
 
 
-def known(*later: Migration) -> list[Migration]:
+def list_known(*later: Migration) -> list[Migration]:
     return [*MIGRATIONS, *later]
 
 
 COLUMN = migration("ALTER TABLE penstock.queue ADD COLUMN colour text;")
 
 
-async def asked(url: str, question: str) -> list[tuple[Any, ...]]:
+async def ask(url: str, question: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in await execute(url, question)]
 
 
 async def assert_sound(url: str, *later: Migration) -> None:
-    applied = await asked(url, "SELECT number, name, checksum FROM penstock.migration ORDER BY 1")
-    assert applied == [(each.number, each.name, each.checksum) for each in known(*later)]
-    names = await asked(url, "SELECT name FROM penstock.queue ORDER BY id")
+    applied = await ask(url, "SELECT number, name, checksum FROM penstock.migration ORDER BY 1")
+    assert applied == [(each.number, each.name, each.checksum) for each in list_known(*later)]
+    names = await ask(url, "SELECT name FROM penstock.queue ORDER BY id")
     assert names == [("_dead_letter",), ("default",), ("_callback",)]
-    assert await asked(url, "SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
+    assert await ask(url, "SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
 
 
 async def test_a_new_database_gets_a_schema_of_its_own_and_nothing_else(bare: str) -> None:
     async with await open_store(bare) as store:
         assert await publish(store) == [1]
     await assert_sound(bare)
-    assert await asked(
+    assert await ask(
         bare,
         "SELECT DISTINCT relnamespace::regnamespace::text FROM pg_class"
         " WHERE oid >= 16384 AND relkind IN ('r', 'i', 'S')"
@@ -75,7 +75,7 @@ async def test_processes_that_open_a_new_database_at_once_share_one_schema(
 
 
 async def test_who_migrates_at_once_applies_each_step_once(url: str) -> None:
-    steps = known(COLUMN)
+    steps = list_known(COLUMN)
     done = await asyncio.gather(*(migrate(parse(url), steps) for _ in range(4)))
     assert sorted(map(len, done)) == [0, 0, 0, 1]
     await assert_sound(url, COLUMN)
@@ -84,10 +84,10 @@ async def test_who_migrates_at_once_applies_each_step_once(url: str) -> None:
 async def test_opening_again_changes_nothing(store: PostgresStore, url: str) -> None:
     written = "SELECT max(xmin::text::bigint) FROM penstock.{}"
     tables = ("migration", "queue", "scope", "fact", "counter")
-    before = [await asked(url, written.format(table)) for table in tables]
+    before = [await ask(url, written.format(table)) for table in tables]
     async with await open_store(url):
         pass
-    assert [await asked(url, written.format(table)) for table in tables] == before
+    assert [await ask(url, written.format(table)) for table in tables] == before
 
 
 @pytest.fixture
@@ -112,21 +112,21 @@ async def test_old_workers_go_on_while_the_schema_changes(store: PostgresStore, 
     assert len(await claim(store, 1)) == 1
     tables = ("message", "ready", "scheduled", "lease", "history", "queue")
     text = "\n".join(f"ALTER TABLE penstock.{table} ADD COLUMN colour text;" for table in tables)
-    await migrate(parse(url), known(migration(text)))
+    await migrate(parse(url), list_known(migration(text)))
     await publish(store)
     assert len(await claim(store, 1)) == 1
     assert await places(store) == {"message": 5, "ready": 3, "lease": 2}
 
 
 async def test_code_that_a_later_step_still_bears_may_write(url: str) -> None:
-    await migrate(parse(url), known(COLUMN))
+    await migrate(parse(url), list_known(COLUMN))
     async with await open_store(url) as store:
         assert await publish(store) == [1]
 
 
 async def test_a_store_that_needs_newer_code_is_refused(url: str) -> None:
-    await migrate(parse(url), known(migration("SELECT 1;", floor=NEXT)))
-    with pytest.raises(StoreTooNew, match=rf"schema {NEXT} or newer.*upgrade penstock"):
+    await migrate(parse(url), list_known(migration("SELECT 1;", floor=NEXT)))
+    with pytest.raises(StoreTooNew, match=rf"schema {NEXT} or newer.*upgrade Penstock"):
         await open_store(url)
 
 
@@ -137,15 +137,15 @@ async def test_a_step_that_is_not_the_one_this_code_has_is_refused(url: str) -> 
 
 
 async def test_a_step_waits_a_second_at_most_for_a_lock_and_then_does_nothing(url: str) -> None:
-    async with connected(url) as holder:
+    async with connect(url) as holder:
         transaction = holder.transaction()
         await transaction.start()
         await holder.execute("LOCK TABLE penstock.queue IN ACCESS SHARE MODE")
         with pytest.raises(ERRORS, match="lock timeout"):
-            await migrate(parse(url), known(COLUMN))
+            await migrate(parse(url), list_known(COLUMN))
         await transaction.rollback()
     await assert_sound(url)
-    assert await migrate(parse(url), known(COLUMN)) == [COLUMN]
+    assert await migrate(parse(url), list_known(COLUMN)) == [COLUMN]
     await assert_sound(url, COLUMN)
 
 
@@ -153,10 +153,10 @@ async def test_somebody_elses_turn_is_waited_for_and_not_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.stores.postgres.schema.MIGRATION_TURN", RetryPolicy(2, 0.1, 60.0))
-    async with connected(url) as holder:
-        await holder.execute(f"SELECT pg_advisory_lock({TURN})")
+    async with connect(url) as holder:
+        await holder.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK_ID})")
         with pytest.raises(StoreBusy, match="another process is migrating"):
-            await migrate(parse(url), known(COLUMN))
+            await migrate(parse(url), list_known(COLUMN))
 
 
 SLOW = migration("ALTER TABLE penstock.queue ADD COLUMN colour text; SELECT pg_sleep(1000);")
@@ -164,12 +164,12 @@ SLEEPING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 
 async def test_a_step_that_was_killed_is_taken_again(url: str) -> None:
-    task = asyncio.ensure_future(migrate(parse(url), known(SLOW)))
+    task = asyncio.ensure_future(migrate(parse(url), list_known(SLOW)))
     await kill(url, SLEEPING)
     with pytest.raises(ERRORS):
         await task
     await assert_sound(url)
-    await migrate(parse(url), known(COLUMN))
+    await migrate(parse(url), list_known(COLUMN))
     await assert_sound(url, COLUMN)
 
 
@@ -195,32 +195,32 @@ async def test_a_step_beside_the_traffic_that_was_killed_goes_on(
     store: PostgresStore, url: str
 ) -> None:
     await publish(store)
-    async with connected(url) as holder:
+    async with connect(url) as holder:
         transaction = holder.transaction()
         await transaction.start()
         await holder.execute("UPDATE penstock.message SET priority = 1")
-        task = asyncio.ensure_future(migrate(parse(url), known(ONLINE)))
+        task = asyncio.ensure_future(migrate(parse(url), list_known(ONLINE)))
         # It waits for the transaction, and keeps nobody waiting.
-        await wait_until(lambda: found(url, BUILDING))
+        await wait_until(lambda: has_rows(url, BUILDING))
         with anyio.fail_after(60):
             await publish(store)
         await kill(url, BUILDING)
         with pytest.raises(ERRORS):
             await task
         await transaction.rollback()
-    assert await asked(url, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == [(1,)]
-    assert await migrate(parse(url), known(ONLINE)) == [ONLINE]
+    assert await ask(url, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == [(1,)]
+    assert await migrate(parse(url), list_known(ONLINE)) == [ONLINE]
     await assert_sound(url, ONLINE)
-    names = await asked(url, "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'message_%o%'")
+    names = await ask(url, "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'message_%o%'")
     assert {"message_one", "message_two"} <= {name for (name,) in names}
 
 
-async def found(url: str, question: str) -> bool:
+async def has_rows(url: str, question: str) -> bool:
     return bool(await execute(url, question))
 
 
 async def test_a_step_beside_the_traffic_by_two_at_once_is_taken_once(url: str) -> None:
-    done = await asyncio.gather(*(migrate(parse(url), known(ONLINE)) for _ in range(3)))
+    done = await asyncio.gather(*(migrate(parse(url), list_known(ONLINE)) for _ in range(3)))
     assert sorted(map(len, done)) == [0, 0, 1]
     await assert_sound(url, ONLINE)
 

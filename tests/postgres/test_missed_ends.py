@@ -27,11 +27,11 @@ async def test_a_message_that_ends_in_a_held_transaction_resumes_what_was_publis
                 await broker.acomplete_on(own, Completion(held.id, held.fence))
                 draft = DependentDraft(Draft(name="second"), after=("first",))
                 (second,) = await broker.publish_dependents([draft])
-                await broker.store.look()
+                await broker.store.resume_held()
             await own.close()
-            assert (await broker.store.look()).resumed == 0
+            assert (await broker.store.resume_held()).resumed == 0
             await Scheduler(broker.store, broker.directory, "node").tick()
-            await broker.store.look()
+            await broker.store.resume_held()
             record = await broker.store.get(second.id)
             assert record is not None
             assert record.state is State.READY

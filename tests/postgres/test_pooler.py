@@ -23,7 +23,7 @@ from tests.postgres.scenes import (
     CAP,
     QUEUE,
     claim,
-    connected,
+    connect,
     execute,
     open_store,
     places,
@@ -65,7 +65,7 @@ def bouncer(postgres_server: Postgres) -> Iterator[int]:
         refuse("pgbouncer is not installed")
     port = free_port()
     process = subprocess.Popen(
-        [program, "-q", str(configured(postgres_server, port))],
+        [program, "-q", str(configure(postgres_server, port))],
         stderr=subprocess.DEVNULL,
         # It does not run as root, either.
         user=postgres_server.user,
@@ -77,7 +77,7 @@ def bouncer(postgres_server: Postgres) -> Iterator[int]:
     process.wait()
 
 
-def configured(server: Postgres, port: int) -> Path:
+def configure(server: Postgres, port: int) -> Path:
     """A file in a directory of the server's, which its user may write to."""
     folder = server.directory / "bouncer"
     folder.mkdir()
@@ -113,12 +113,12 @@ async def answers(url: str) -> bool:
 async def test_a_store_behind_a_pooler_does_its_work(pooled: str) -> None:
     async with await open_store(pooled, **POOLER) as store:
         await asyncio.gather(*(publish(store, 5) for _ in range(20)))
-        taken = [each for part in await drained(store) for each in part]
+        taken = [each for part in await drain_together(store) for each in part]
         assert len(set(taken)) == len(taken) == 100
         assert await places(store) == {"message": 100, "ended": 100}
 
 
-async def drained(store: PostgresStore) -> list[list[int]]:
+async def drain_together(store: PostgresStore) -> list[list[int]]:
     return await asyncio.gather(*(drain(store) for _ in range(8)))
 
 
@@ -159,7 +159,7 @@ async def test_nothing_of_a_session_is_left_behind_for_the_next_one(pooled: str)
     async with await open_store(pooled, **POOLER) as store:
         await Broker(store).publish(Draft())
         await claim(store)
-    async with connected(pooled) as other:
+    async with connect(pooled) as other:
         assert await other.fetch("SELECT pg_listening_channels()") == []
         prepared = "SELECT 1 FROM pg_prepared_statements WHERE statement LIKE '%penstock.%'"
         assert len(await other.fetch(prepared)) <= 1, "the question itself"

@@ -24,19 +24,19 @@ async def refusal(url: str, **options: object) -> StoreError:
     return caught.value
 
 
-def guarded(url: str, password: str) -> str:
+def add_password(url: str, password: str) -> str:
     return url.replace("penstock@", f"{GUARDED}:{password.replace(' ', '%20')}@")
 
 
 async def test_a_wrong_password_is_said_and_not_repeated(url: str) -> None:
-    error = await refusal(guarded(url, "wrong"))
+    error = await refusal(add_password(url, "wrong"))
     assert isinstance(error, StoreUnusable)
     assert "password authentication failed" in str(error)
     assert "wrong" not in str(error)
 
 
 async def test_a_role_without_rights_is_told_which(url: str) -> None:
-    error = await refusal(guarded(url, PASSWORD))
+    error = await refusal(add_password(url, PASSWORD))
     assert isinstance(error, StoreUnusable)
     assert "permission denied" in str(error)
     assert PASSWORD not in str(error)

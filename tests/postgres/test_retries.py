@@ -14,7 +14,7 @@ from penstock.retry import DEAD_LETTER, LOCKED, PUBLISH, TRANSACTION
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.transaction import PostgresDriver, PostgresTransaction
 from penstock.stores.sql.database import Mode
-from tests.postgres.scenes import QUEUE, claim, connected, publish
+from tests.postgres.scenes import QUEUE, claim, connect, publish
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +108,7 @@ async def test_a_locked_dead_letter_is_tried_so_often(
 ) -> None:
     driver.deadlocks = False
     id = await dead_letter(store)
-    async with connected(url) as other, other.transaction():
+    async with connect(url) as other, other.transaction():
         await other.execute(f"SELECT 1 FROM penstock.dead WHERE id = {id} FOR UPDATE")
         driver.count = 0
         (answer,) = await getattr(store, verb)([id])

@@ -11,7 +11,7 @@ from penstock.model.routing import FIRED
 from penstock.model.store_types import Completion, Entry
 from penstock.stores.postgres.store import PostgresStore
 from tests.extent import ALL
-from tests.postgres.scenes import QUEUE, connected
+from tests.postgres.scenes import QUEUE, connect
 
 pytestmark = pytest.mark.anyio
 RULE = {"name": "r", "queue": "source", "on": "completed", "do": [{"copy": "after"}]}
@@ -41,7 +41,7 @@ async def test_ends_behind_an_open_transaction_fire_at_once_and_not_again(
     after = await broker.get_queue("after")
     await end_messages(broker, 2)
     await follow(store)
-    async with connected(url) as writer:
+    async with connect(url) as writer:
         transaction = writer.transaction()
         await transaction.start()
         await store.aenqueue_on(writer, [Entry(QUEUE, "test", b"")])

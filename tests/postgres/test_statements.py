@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
-from penstock.model.scan import Source
+from penstock.model.search import Source
 from penstock.stores import statements
 from penstock.stores.postgres.transaction import SQL, TEXTS
 from penstock.stores.sqlite.transaction import SQL as SQLITE
@@ -156,7 +156,7 @@ def calls(paths: list[Path], *methods: str) -> Iterator[ast.expr]:
             yield node.args[0]
 
 
-def asked(paths: list[Path]) -> set[str]:
+def find_asked(paths: list[Path]) -> set[str]:
     """The statements that are asked for by name."""
     texts = calls(paths, "one", "all", "run", "fetch")
     found = {str(text.value) for text in texts if isinstance(text, ast.Constant)}
@@ -169,7 +169,7 @@ def test_every_statement_is_used() -> None:
 
 
 def test_every_statement_that_is_asked_for_exists() -> None:
-    names = asked([*SHARED, *OWN])
+    names = find_asked([*SHARED, *OWN])
     assert len(names) > len(TEXTS) / 2
     assert (names | PUT_TOGETHER) - TEXTS.keys() == OF_FILES
 
@@ -182,13 +182,13 @@ OF_SERVERS = {"any_ready", "due_when", "leases_expired", "look_when", "steps_dat
 
 
 def test_what_the_shared_moves_ask_for_exists_in_every_engine() -> None:
-    names = asked(SHARED) | PUT_TOGETHER
+    names = find_asked(SHARED) | PUT_TOGETHER
     assert names - SQLITE.keys() == OF_SERVERS
     assert names - SQL.keys() == OF_FILES
 
 
 def test_a_shared_statement_is_given_the_same_values_in_every_engine() -> None:
-    both = ((asked(SHARED) | PUT_TOGETHER) & SQL.keys() & SQLITE.keys()) - OWN_VALUES
+    both = ((find_asked(SHARED) | PUT_TOGETHER) & SQL.keys() & SQLITE.keys()) - OWN_VALUES
     given = re.compile(r"(?<![:\w]):([a-z_]+)")
     assert {name: set(SQL[name].names) for name in both} == {
         name: set(given.findall(SQLITE[name])) for name in both

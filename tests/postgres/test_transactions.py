@@ -180,7 +180,7 @@ async def orders(url: str) -> int:
         await connection.close()
 
 
-async def stored(app: Penstock) -> int:
+async def count_stored(app: Penstock) -> int:
     broker = await app.broker()
     return len(await broker.admin.find("default"))
 
@@ -197,8 +197,8 @@ async def test_it_is_there_when_the_caller_commits(
 ) -> None:
     async with caller(url) as connection:
         job = await send.options(connection=connection).aenqueue("ann")
-        assert await stored(app) == 0
-    assert (await orders(url), await stored(app)) == (1, 1)
+        assert await count_stored(app) == 0
+    assert (await orders(url), await count_stored(app)) == (1, 1)
     async with working(app):
         await job.aresult()
 
@@ -216,7 +216,7 @@ async def test_it_never_was_if_the_caller_rolls_back(
 
     with pytest.raises(RollBack):
         await publish_in_vain()
-    assert (await orders(url), await stored(app)) == (0, 0)
+    assert (await orders(url), await count_stored(app)) == (0, 0)
 
 
 @caller
@@ -326,9 +326,9 @@ async def test_a_workflow_opens_when_the_caller_commits(
         flow = await chain(send.call("ann"), send.call("bob")).aenqueue(
             key="k", connection=connection
         )
-        assert await stored(app) == 0
-        assert (await local(await app.broker()).store.look()).seen == 0
-    assert (await orders(url), await stored(app)) == (1, 2)
+        assert await count_stored(app) == 0
+        assert (await local(await app.broker()).store.resume_held()).seen == 0
+    assert (await orders(url), await count_stored(app)) == (1, 2)
     assert (await flow.aview()).states == (State.READY, State.SCHEDULED)
     async with working(app), app.agents(await app.broker()):
         assert await flow.await_end(60) is WorkflowState.COMPLETED
@@ -345,7 +345,7 @@ async def test_a_workflow_never_was_if_the_caller_rolls_back(
 
     with pytest.raises(RollBack):
         await start_in_vain()
-    assert (await orders(url), await stored(app)) == (0, 0)
+    assert (await orders(url), await count_stored(app)) == (0, 0)
     store = local(await app.broker()).store
     kinds = ("workflow", "open_workflow", "workflow_key")
     assert [await store.documents(kind) for kind in kinds] == [[], [], []]

@@ -8,7 +8,7 @@ from penstock.stores.postgres.connection import is_harmless
 from penstock.stores.postgres.errors import translate_error
 
 
-def told(kind: type[exceptions.PostgresError], severity: str) -> exceptions.PostgresError:
+def make_error(kind: type[exceptions.PostgresError], severity: str) -> exceptions.PostgresError:
     """As the driver makes it of the server's answer."""
     error = kind("said the server")
     error.severity_en = severity
@@ -17,9 +17,9 @@ def told(kind: type[exceptions.PostgresError], severity: str) -> exceptions.Post
 
 # A server that gives up a session has many reasons to.
 ENDINGS = (
-    told(exceptions.AdminShutdownError, "FATAL"),
-    told(exceptions.IdleInTransactionSessionTimeoutError, "FATAL"),
-    told(exceptions.InternalServerError, "PANIC"),
+    make_error(exceptions.AdminShutdownError, "FATAL"),
+    make_error(exceptions.IdleInTransactionSessionTimeoutError, "FATAL"),
+    make_error(exceptions.InternalServerError, "PANIC"),
     exceptions.ConnectionDoesNotExistError("closed in the middle"),
     exceptions.InternalClientError("another operation is in progress"),
     TimeoutError(),
@@ -36,7 +36,7 @@ def test_an_ended_session_is_not_used_again_and_what_it_was_sent_is_unknown(
 
 
 def test_a_refused_statement_is_not_done_and_its_session_goes_on() -> None:
-    locked = told(exceptions.LockNotAvailableError, "ERROR")
+    locked = make_error(exceptions.LockNotAvailableError, "ERROR")
     wrong = exceptions.DataError("invalid input for query argument $1")
     assert is_harmless(locked)
     assert is_harmless(wrong)

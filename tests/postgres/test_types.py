@@ -10,7 +10,7 @@ from penstock.broker.local import Broker
 from penstock.stores.postgres import schema
 from penstock.stores.postgres.store import PostgresStore
 from tests.cli.terminal import Terminal
-from tests.postgres.scenes import connected, execute, open_store, publish, wait_until
+from tests.postgres.scenes import connect, execute, open_store, publish, wait_until
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def test_a_queue_that_is_claimed_from_by_type_from_now_on_gets_it(
 
 async def test_it_is_made_while_others_write(store: PostgresStore, url: str) -> None:
     """A lock that keeps writers out would wait for the one that is at it."""
-    async with connected(url) as writer:
+    async with connect(url) as writer:
         transaction = writer.transaction()
         await transaction.start()
         await writer.execute("SELECT FROM penstock.ready")
@@ -70,7 +70,7 @@ async def test_it_is_made_while_others_write(store: PostgresStore, url: str) -> 
 @asynccontextmanager
 async def in_the_way(url: str) -> AsyncIterator[None]:
     """Somebody's transaction that has written to the table, and stays open."""
-    async with connected(url) as writer:
+    async with connect(url) as writer:
         transaction = writer.transaction()
         await transaction.start()
         await writer.execute("UPDATE penstock.ready SET flags = 0")

@@ -16,7 +16,7 @@ from tests.postgres.scenes import (
     CAP,
     QUEUE,
     claim,
-    connected,
+    connect,
     execute,
     open_store,
     publish,
@@ -77,14 +77,14 @@ async def test_a_waiter_is_woken_by_a_promotion_and_by_a_checked_publish(
 ) -> None:
     await other.enqueue([Entry(QUEUE, "test", b"", delay=0.001)])
     heard = await woken(store)
-    await wait_until(lambda: promoted(other))
+    await wait_until(lambda: promote(other))
     await asyncio.wait_for(heard, CAP)
     heard = await woken(store)
     await other.enqueue([Entry(QUEUE, "test", b"", name="mine")])
     await asyncio.wait_for(heard, CAP)
 
 
-async def promoted(store: PostgresStore) -> bool:
+async def promote(store: PostgresStore) -> bool:
     return (await store.promote(10)).count > 0
 
 
@@ -153,7 +153,7 @@ async def test_a_message_nobody_was_told_of_is_found_by_looking(
     store: PostgresStore, url: str
 ) -> None:
     await hearing(store)
-    waiting = asyncio.ensure_future(found(store))
+    waiting = asyncio.ensure_future(claim_ids(store))
     await execute(url, SILENT)
     with anyio.fail_after(CAP):
         assert await waiting == [1]
@@ -169,7 +169,7 @@ SELECT {QUEUE}, 0, id, 'test', 0, 0, 9007199254740991, 0 FROM written
 """
 
 
-async def found(store: PostgresStore) -> list[int]:
+async def claim_ids(store: PostgresStore) -> list[int]:
     while not (taken := await claim(store)):
         await store.wait_ready([QUEUE], LONG)
     return [each.id for each in taken]
@@ -194,7 +194,7 @@ async def test_many_publishes_are_told_of_together(store: PostgresStore, url: st
         told.append(str(words))
         tellers.add(pid)
 
-    async with connected(url) as listener:
+    async with connect(url) as listener:
         await listener.add_listener(CHANNEL, hear)
         for _ in range(50):
             await asyncio.gather(*(publish(store) for _ in range(4)))

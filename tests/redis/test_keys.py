@@ -3,9 +3,10 @@
 import pytest
 
 from penstock.broker.local import Broker
-from penstock.model.message import Draft
-from penstock.model.store_types import Retention
+from penstock.model.message import After, Draft, Flag
+from penstock.model.store_types import Completion, Entry, Retention
 from penstock.stores.redis.store import RedisStore
+from tests.redis.scenes import QUEUE, claim
 from tests.servers.redis import Redis
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +45,24 @@ async def test_nothing_is_left_of_what_ended_and_was_pruned(
 async def prune_all(store: RedisStore) -> None:
     pruned = await store.prune(Retention((2,), await store.now(), 0))
     assert pruned.count == 6
+
+
+@pytest.mark.parametrize(
+    ("torn", "found"),
+    [
+        ("hold", "1 waiting messages without a hold"),
+        ("scheduled", "1 holds without a message"),
+        ("nudge", "1 waiting messages that missed an end"),
+    ],
+)
+async def test_doctor_finds_a_torn_wait(
+    store: RedisStore, redis_server: Redis, torn: str, found: str
+) -> None:
+    last = Entry(QUEUE, "test", b"", flags=Flag.HELD, after=After(entries=(0,)))
+    await store.enqueue([Entry(QUEUE, "test", b""), last], atomic=True)
+    (leased,) = await claim(store)
+    await store.complete([Completion(leased.id, leased.fence)])
+    with redis_server.connect() as outside:
+        outside.delete(f"{{penstock}}:{torn}")
+    (waits,) = [check for check in await store.examine() if check.name == "waits"]
+    assert (waits.well, found in waits.text) == (False, True), waits.text

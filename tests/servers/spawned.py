@@ -8,7 +8,7 @@ from tests.servers.processes import at_work_in, end
 from tests.servers.server import Server, Unavailable
 
 # How often a server that starts is asked whether it has.
-POLL_INTERVAL_S, WAIT_LIMIT_S = 0.02, 30.0
+POLL_INTERVAL_S, WAIT_LIMIT_S = 0.02, 150.0
 
 
 class Spawned(Server):

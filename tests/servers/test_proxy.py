@@ -53,7 +53,7 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(proxy: Proxy) -> AsyncIterator[Client]:
+async def connect(proxy: Proxy) -> AsyncIterator[Client]:
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     yield Client(reader, writer)
     writer.close()
@@ -73,23 +73,23 @@ async def proxy(echo: Echo) -> AsyncIterator[Proxy]:
 
 
 async def test_what_is_said_arrives_and_so_does_the_answer(proxy: Proxy, echo: Echo) -> None:
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         assert [await client.ask(b"one\n"), await client.ask(b"two\n")] == [b"one\n", b"two\n"]
     assert echo.heard == [b"one\n", b"two\n"]
 
 
 async def test_a_cut_ends_every_connection_and_lets_new_ones_in(proxy: Proxy) -> None:
-    async with connected(proxy) as one, connected(proxy) as two:
+    async with connect(proxy) as one, connect(proxy) as two:
         await one.ask(b"one\n")
         await two.ask(b"two\n")
         proxy.cut()
         assert [await one.hear(), await two.hear()] == [b"", b""]
-    async with connected(proxy) as third:
+    async with connect(proxy) as third:
         assert await third.ask(b"three\n") == b"three\n"
 
 
 async def test_a_cut_before_a_request_keeps_it_from_the_server(proxy: Proxy, echo: Echo) -> None:
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         await client.ask(b"one\n")
         struck = proxy.cut_before_request()
         assert await client.ask(b"two\n") == b""
@@ -98,7 +98,7 @@ async def test_a_cut_before_a_request_keeps_it_from_the_server(proxy: Proxy, ech
 
 
 async def test_a_cut_after_a_request_keeps_only_its_answer_back(proxy: Proxy, echo: Echo) -> None:
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         struck = proxy.cut_after_request()
         assert await client.ask(b"one\n") == b""
     assert struck.is_set()
@@ -107,7 +107,7 @@ async def test_a_cut_after_a_request_keeps_only_its_answer_back(proxy: Proxy, ec
 
 async def test_a_cut_waits_for_the_request_it_is_meant_for(proxy: Proxy, echo: Echo) -> None:
     struck = proxy.cut_after_request(containing=b"COMMIT")
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         assert await client.ask(b"INSERT\n") == b"INSERT\n"
         assert not struck.is_set()
         assert await client.ask(b"COMMIT\n") == b""
@@ -116,15 +116,15 @@ async def test_a_cut_waits_for_the_request_it_is_meant_for(proxy: Proxy, echo: E
 
 async def test_a_cut_happens_once(proxy: Proxy) -> None:
     proxy.cut_before_request()
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         await client.ask(b"one\n")
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         assert await client.ask(b"two\n") == b"two\n"
 
 
 async def test_a_cut_waits_for_the_end_of_a_long_answer(proxy: Proxy, echo: Echo) -> None:
     struck = proxy.cut_after_request(answer=b"end")
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         client.writer.write(b"begin\n")
         await until_heard(echo, 1)
         assert not struck.is_set()
@@ -133,7 +133,7 @@ async def test_a_cut_waits_for_the_end_of_a_long_answer(proxy: Proxy, echo: Echo
 
 
 async def test_lost_requests_leave_the_connection_open(proxy: Proxy, echo: Echo) -> None:
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         await client.ask(b"one\n")
         proxy.lose("requests")
         client.writer.write(b"two\n")
@@ -143,7 +143,7 @@ async def test_lost_requests_leave_the_connection_open(proxy: Proxy, echo: Echo)
 
 
 async def test_lost_answers_are_those_of_requests_that_arrived(proxy: Proxy, echo: Echo) -> None:
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         proxy.lose("answers")
         client.writer.write(b"one\n")
         await until_lossy(proxy)
@@ -152,7 +152,7 @@ async def test_lost_answers_are_those_of_requests_that_arrived(proxy: Proxy, ech
 
 
 async def test_healing_cuts_what_lost_something_and_nothing_else(proxy: Proxy) -> None:
-    async with connected(proxy) as hurt, connected(proxy) as whole:
+    async with connect(proxy) as hurt, connect(proxy) as whole:
         await whole.ask(b"one\n")
         proxy.lose()
         hurt.writer.write(b"two\n")
@@ -163,27 +163,27 @@ async def test_healing_cuts_what_lost_something_and_nothing_else(proxy: Proxy) -
 
 
 async def test_a_refused_client_cannot_connect_and_an_old_one_stays(proxy: Proxy) -> None:
-    async with connected(proxy) as old:
+    async with connect(proxy) as old:
         await old.ask(b"one\n")
         proxy.refuse()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", proxy.port)
         assert await old.ask(b"two\n") == b"two\n"
     await proxy.accept()
-    async with connected(proxy) as new:
+    async with connect(proxy) as new:
         assert await new.ask(b"three\n") == b"three\n"
 
 
 async def test_a_delay_is_at_least_as_long_as_asked(proxy: Proxy) -> None:
     proxy.delay = 0.01
-    async with connected(proxy) as client:
+    async with connect(proxy) as client:
         began = anyio.current_time()
         assert await client.ask(b"one\n") == b"one\n"
         assert anyio.current_time() - began >= 2 * proxy.delay
 
 
 async def test_a_client_of_a_server_that_is_down_is_cut_off() -> None:
-    async with Proxy(free_port()) as proxy, connected(proxy) as client:
+    async with Proxy(free_port()) as proxy, connect(proxy) as client:
         assert await client.hear() == b""
 
 

@@ -14,7 +14,7 @@ from tests.sqlite.children import CAP
 
 
 @asynccontextmanager
-async def held(store: SqliteStore) -> AsyncIterator[None]:
+async def hold_writer(store: SqliteStore) -> AsyncIterator[None]:
     """The writer is in the middle of a job; what is asked meanwhile goes in together, after."""
     inside, go_on = threading.Event(), threading.Event()
 
@@ -33,7 +33,7 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
 
 async def together(store: SqliteStore, *calls: Awaitable[Any]) -> list[Any]:
     """The results of calls that wait for the writer at the same time."""
-    async with held(store):
+    async with hold_writer(store):
         tasks = [asyncio.ensure_future(call) for call in calls]
         await all_waiting()
     with anyio.fail_after(CAP):

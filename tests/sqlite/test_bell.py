@@ -135,7 +135,7 @@ async def test_no_wake_up_is_lost_between_looking_and_waiting(
         if statement == "COMMIT" and looks == 1:
             looks += 1
             child.tell("publish")
-            assert select.select([store.notifier.watch], [], [], CAP)[0]
+            assert select.select([store.notifier.begin_watch()], [], [], CAP)[0]
 
     queue = await default_queue(store)
     # The bell alone, without the look at what others committed.
@@ -197,7 +197,7 @@ async def test_a_waiter_that_was_cancelled_is_forgotten(any_store: SqliteStore) 
 async def test_closing_ends_every_wait(path: Path) -> None:
     store = await open_file(path)
     waiting = await listening(store, (await default_queue(store)).id)
-    watch = store.notifier.watch
+    watch = store.notifier.begin_watch()
     await store.close()
     await waiting
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -226,7 +226,7 @@ from penstock.stores.sqlite.notifier import SocketNotifier
 most = max(map(int, os.listdir("/proc/self/fd"))) + 1
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 bell = SocketNotifier(sys.argv[1])
-print(bell.watch, bell.file >= 0, bell.longest_wait < 0.1)
+print(bell.begin_watch(), bell.file >= 0, bell.longest_wait < 0.1)
 bell.ring()
 bell.close()
 """
@@ -239,7 +239,6 @@ bell.close()
 @pytest.fixture
 def deaf(store: SqliteStore) -> SqliteStore:
     """A store on a machine without watches."""
-    os.close(store.notifier.watch)
     store.notifier.watch = -1
     return store
 
@@ -256,7 +255,6 @@ async def test_a_store_without_a_watch_hears_of_other_processes_all_the_same(
 
 async def test_a_store_without_a_watch_closes(path: Path) -> None:
     store = await open_file(path)
-    os.close(store.notifier.watch)
     store.notifier.watch = -1
     waiting = await listening(store, (await default_queue(store)).id)
     await store.close()

@@ -13,7 +13,7 @@ from penstock.broker.local import Broker
 from penstock.errors import StoreFull
 from penstock.model.message import Fail, Nack, Release, SettleReject
 from penstock.model.store_types import Completion, Extension
-from penstock.stores.sqlite.files import BALLAST, LOW_WATER
+from penstock.stores.sqlite.files import BALLAST, RESERVE_BYTES
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from tests.sqlite.busy import together
@@ -78,7 +78,7 @@ def has_ballast(disk: Path) -> bool:
     return (disk / "queue.db.ballast").exists()
 
 
-async def refused(store: SqliteStore) -> None:
+async def wait_until_refused(store: SqliteStore) -> None:
     """The room on the disk is looked at once a second; until then a publish may get in."""
     with anyio.fail_after(CAP):
         while True:
@@ -89,7 +89,7 @@ async def refused(store: SqliteStore) -> None:
             await anyio.sleep(0.01)
 
 
-async def accepted(store: SqliteStore) -> None:
+async def wait_until_accepted(store: SqliteStore) -> None:
     with anyio.fail_after(CAP):
         while True:
             try:
@@ -101,10 +101,10 @@ async def accepted(store: SqliteStore) -> None:
 
 
 async def test_publishing_stops_before_the_disk_is_full(store: SqliteStore, disk: Path) -> None:
-    fill(disk, LOW_WATER - MEGABYTE)
-    await refused(store)
+    fill(disk, RESERVE_BYTES - MEGABYTE)
+    await wait_until_refused(store)
     assert has_ballast(disk)
-    assert room(disk) > LOW_WATER // 2
+    assert room(disk) > RESERVE_BYTES // 2
     before = await places(store)
     with pytest.raises(
         StoreFull, match="publishing is stopped, settling continues; free some space"
@@ -115,9 +115,9 @@ async def test_publishing_stops_before_the_disk_is_full(store: SqliteStore, disk
 
 async def test_publishing_goes_on_when_there_is_room_again(store: SqliteStore, disk: Path) -> None:
     fill(disk)
-    await refused(store)
+    await wait_until_refused(store)
     free(disk)
-    await accepted(store)
+    await wait_until_accepted(store)
 
 
 async def test_messages_are_completed_on_a_full_disk(store: SqliteStore, disk: Path) -> None:
@@ -151,7 +151,7 @@ async def test_ballast_comes_back_when_there_is_room_again(store: SqliteStore, d
     free(disk)
     with anyio.fail_after(CAP):
         while not has_ballast(disk):
-            await accepted(store)
+            await wait_until_accepted(store)
     assert (disk / "queue.db.ballast").stat().st_blocks * 512 >= BALLAST
 
 
@@ -176,7 +176,7 @@ async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(
 
 
 async def test_a_disk_too_small_for_ballast_still_serves(disk: Path) -> None:
-    fill(disk, LOW_WATER + 8 * MEGABYTE)
+    fill(disk, RESERVE_BYTES + 8 * MEGABYTE)
     async with await open_file(disk / "queue.db") as store:
         assert not has_ballast(disk)
         assert await publish(store) == [1]

@@ -11,12 +11,23 @@ import pytest
 
 from penstock import stores
 from penstock.errors import InvalidInput, PenstockError, StoreTooNew, StoreUnusable
+from penstock.model.message import After, Flag
+from penstock.model.store_types import Completion, Entry
 from penstock.stores.sqlite import files
 from penstock.stores.sqlite.connection import SCHEMA
 from penstock.stores.sqlite.files import NETWORK, StoreFiles, find_filesystem
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import Child
-from tests.sqlite.scenes import names, open_file, places, publish, read, write
+from tests.sqlite.scenes import (
+    claim,
+    default_queue,
+    names,
+    open_file,
+    places,
+    publish,
+    read,
+    write,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +134,7 @@ async def test_a_truncated_store_is_refused(path: Path, left: float) -> None:
 async def test_a_store_that_a_newer_penstock_needs_is_not_opened(path: Path) -> None:
     await (await open_file(path)).close()
     change(path, NEWER)
-    with pytest.raises(StoreTooNew, match=rf"queue\.db.*{SCHEMA + 1}.*upgrade penstock"):
+    with pytest.raises(StoreTooNew, match=rf"queue\.db.*{SCHEMA + 1}.*upgrade Penstock"):
         await open_file(path)
 
 
@@ -159,7 +170,7 @@ def test_the_oldest_sqlite_is_the_one_whose_words_the_statements_use() -> None:
     assert files.MIN_VERSION == (3, 38, 0)
 
 
-def mounted(path: Path, kind: str) -> str:
+def make_mounts(path: Path, kind: str) -> str:
     """A table of mounts that says so of the filesystem a path really lies on."""
     device = os.stat(path).st_dev
     return (
@@ -172,7 +183,7 @@ def mounted(path: Path, kind: str) -> str:
 @pytest.mark.parametrize("kind", sorted(NETWORK))
 def test_a_network_filesystem_is_refused(tmp_path: Path, path: Path, kind: str) -> None:
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(mounted(tmp_path, kind))
+    mounts.write_text(make_mounts(tmp_path, kind))
     with pytest.raises(StoreUnusable, match=rf"network filesystem \({kind}\)"):
         StoreFiles(str(path), mounts=str(mounts)).prepare()
     assert not path.exists()
@@ -180,7 +191,7 @@ def test_a_network_filesystem_is_refused(tmp_path: Path, path: Path, kind: str) 
 
 def test_a_local_filesystem_is_not_refused(tmp_path: Path, path: Path) -> None:
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(mounted(tmp_path, "xfs"))
+    mounts.write_text(make_mounts(tmp_path, "xfs"))
     StoreFiles(str(path), mounts=str(mounts)).prepare()
     assert path.exists()
 
@@ -230,3 +241,25 @@ async def test_a_folder_that_vanishes_under_a_store_is_told(tmp_path: Path) -> N
             await publish(store)
         (tmp_path / "moved").rename(folder)
         await publish(store)
+
+
+@pytest.mark.parametrize(
+    ("torn", "found"),
+    [
+        ("DELETE FROM penstock_hold", "1 waiting messages without a hold"),
+        ("DELETE FROM penstock_scheduled", "1 holds without a message"),
+        ("DELETE FROM penstock_nudge", "1 waiting messages that missed an end"),
+    ],
+)
+async def test_doctor_finds_a_torn_wait(path: Path, torn: str, found: str) -> None:
+    store = await open_file(path)
+    queue = await default_queue(store)
+    plain = Entry(queue.id, "test", b"")
+    last = Entry(queue.id, "test", b"", flags=Flag.HELD, after=After(entries=(0,)))
+    await store.enqueue([plain, last], atomic=True)
+    (leased,) = await claim(store)
+    await store.complete([Completion(leased.id, leased.fence)])
+    change(path, torn)
+    (waits,) = [check for check in await store.examine() if check.name == "waits"]
+    assert (waits.well, found in waits.text) == (False, True), waits.text
+    await store.close()

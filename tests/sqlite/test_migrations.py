@@ -30,19 +30,19 @@ INCREMENTAL = 2
 ROUNDS = 3
 
 
-def asked(path: Path, question: str) -> list[Any]:
+def ask(path: Path, question: str) -> list[Any]:
     """What another program reads in the file."""
     with closing(sqlite3.connect(path)) as db:
         return db.execute(question).fetchall()
 
 
 def assert_sound(path: Path) -> None:
-    assert asked(path, "PRAGMA integrity_check") == [("ok",)]
-    applied = asked(path, "SELECT number, name, checksum, floor FROM penstock_migration")
+    assert ask(path, "PRAGMA integrity_check") == [("ok",)]
+    applied = ask(path, "SELECT number, name, checksum, floor FROM penstock_migration")
     assert applied == [(m.number, m.name, m.checksum, m.floor) for m in MIGRATIONS]
-    assert asked(path, "PRAGMA journal_mode") == [("wal",)]
-    assert asked(path, "PRAGMA auto_vacuum") == [(INCREMENTAL,)]
-    names = asked(path, "SELECT name FROM penstock_queue ORDER BY id")
+    assert ask(path, "PRAGMA journal_mode") == [("wal",)]
+    assert ask(path, "PRAGMA auto_vacuum") == [(INCREMENTAL,)]
+    names = ask(path, "SELECT name FROM penstock_queue ORDER BY id")
     assert names == [("_dead_letter",), ("default",), ("_callback",)]
 
 
@@ -80,7 +80,7 @@ async def test_a_file_that_another_process_migrates_first_is_not_migrated_twice(
     assert_sound(path)
 
 
-def blocked(pid: int) -> bool:
+def is_blocked(pid: int) -> bool:
     """It waits for an advisory lock, by the kernel's table."""
     waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return any(words[1] == "->" and words[5] == str(pid) for words in waiting)
@@ -94,7 +94,7 @@ async def test_a_process_waits_while_another_switches_a_fresh_file_to_wal(
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         child.tell("open", f"sqlite:///{path}")
-        await wait_until(lambda: blocked(child.pid) or child.line.poll())
+        await wait_until(lambda: is_blocked(child.pid) or child.line.poll())
         other.execute("ROLLBACK")
     gate.leave()
     gate.close()
@@ -122,7 +122,7 @@ async def test_a_process_killed_while_migrating_leaves_a_file_that_opens(
 ) -> None:
     await stop_migrating(child, path, at)
     await child.kill()
-    assert asked(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
+    assert ask(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
     async with await open_file(path) as store:
         assert await publish(store) == [1]
     assert_sound(path)

@@ -45,6 +45,7 @@ HOT: dict[str, list[str]] = {
     "next_number": ["SEARCH counter USING PRIMARY KEY (name=?)"],
     "publish_checked": [],
     "publish_ready": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "publish_ready_uniform": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
     "publish_scheduled": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
     "dedup_seen": ["SEARCH dedup USING PRIMARY KEY (queue_id=? AND key=?)"],
     "unique_free": ["SEARCH dedup USING INDEX dedup_unique (id=?)"],

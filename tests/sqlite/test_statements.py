@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
-from penstock.model.scan import Source
+from penstock.model.search import Source
 from penstock.stores import statements
 from penstock.stores.sql.copying import COLUMNS
 from penstock.stores.sqlite.connection import connect, set_up
@@ -128,7 +128,7 @@ def calls(*methods: str) -> Iterator[ast.expr]:
             yield node.args[0]
 
 
-def fixed(text: ast.JoinedStr) -> str:
+def read_fixed(text: ast.JoinedStr) -> str:
     """The fixed beginning of a text with something pasted in."""
     first = text.values[0]
     return str(first.value) if isinstance(first, ast.Constant) else ""
@@ -136,7 +136,7 @@ def fixed(text: ast.JoinedStr) -> str:
 
 def test_no_statement_is_assembled_from_values() -> None:
     texts = list(calls("execute", "executemany", "executescript"))
-    assembled = [fixed(text) for text in texts if isinstance(text, ast.JoinedStr)]
+    assembled = [read_fixed(text) for text in texts if isinstance(text, ast.JoinedStr)]
     # Only pragmas, which cannot be bound; what they are given is ours.
     assert [text for text in assembled if not text.startswith("PRAGMA ")] == []
     # Otherwise a literal, a name, or a statement by its name: no sum, no format, no call.
@@ -154,7 +154,9 @@ def test_a_bulk_insert_differs_from_a_single_one_by_its_rows_only() -> None:
 
 def test_every_statement_is_used() -> None:
     used = {node.value for node in nodes() if isinstance(node, ast.Constant)}
-    made = {fixed(text) for text in calls("all", "one", "run") if isinstance(text, ast.JoinedStr)}
+    made = {
+        read_fixed(text) for text in calls("all", "one", "run") if isinstance(text, ast.JoinedStr)
+    }
     assert made == ENDS.keys()
     assert SQL.keys() - used - PUT_TOGETHER - RESTORED == set()
 

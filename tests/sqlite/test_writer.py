@@ -17,7 +17,7 @@ from penstock.store import Store
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import FIRST, LAST, MAX_BATCH, NEXT, Work
-from tests.sqlite.busy import all_waiting, held, together
+from tests.sqlite.busy import all_waiting, hold_writer, together
 from tests.sqlite.children import CAP
 from tests.sqlite.scenes import claim, default_queue, open_file, places, publish
 
@@ -109,7 +109,7 @@ async def test_a_failed_job_wakes_nobody(store: SqliteStore) -> None:
 
 
 async def test_a_caller_that_was_cancelled_holds_up_nobody(store: SqliteStore) -> None:
-    async with held(store):
+    async with hold_writer(store):
         gone, stays = asyncio.ensure_future(publish(store)), asyncio.ensure_future(publish(store))
         await all_waiting()
         gone.cancel()
@@ -121,7 +121,7 @@ async def test_a_caller_that_was_cancelled_holds_up_nobody(store: SqliteStore) -
 
 async def test_closing_finishes_what_is_waiting(path: Path) -> None:
     store = await open_file(path)
-    async with held(store):
+    async with hold_writer(store):
         waiting = [asyncio.ensure_future(publish(store)) for _ in range(10)]
         await all_waiting()
         closing = asyncio.ensure_future(store.close())

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Forbidden, InvalidInput
-from penstock.model.queue import CALLBACK
+from penstock.model.queue import CALLBACK, EVERY
 from penstock.rules.access import (
-    EVERY,
     EVERYTHING,
     ROLES,
     Access,

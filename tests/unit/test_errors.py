@@ -11,7 +11,7 @@ LINE = re.compile(
 )
 
 
-def drawn() -> Iterator[tuple[str, str, str]]:
+def read_tree() -> Iterator[tuple[str, str, str]]:
     """(class, parent, code) of every line of the tree in the docstring."""
     above = {0: "PenstockError"}
     for line in LINE.finditer(errors.__doc__ or ""):
@@ -28,7 +28,7 @@ def real(parent: type[PenstockError] = PenstockError) -> Iterator[tuple[str, str
 
 
 def test_the_tree_drawn_is_the_tree_of_classes_in_the_same_order() -> None:
-    assert list(drawn()) == list(real())
+    assert list(read_tree()) == list(real())
 
 
 def test_every_class_of_the_module_is_in_the_tree() -> None:

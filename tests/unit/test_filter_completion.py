@@ -15,6 +15,10 @@ VALUES = {
 }
 
 
+def find_values(field: str, typed: str) -> list[str]:
+    return VALUES.get(field, [])
+
+
 @pytest.mark.parametrize(
     ("text", "start", "items"),
     [
@@ -36,24 +40,24 @@ VALUES = {
     ],
 )
 def test_the_last_word_is_completed(text: str, start: int, items: list[str]) -> None:
-    assert complete(text, len(text), VALUES) == FilterSuggestion(start, items)
+    assert complete(text, len(text), find_values) == FilterSuggestion(start, items)
 
 
 def test_an_empty_word_offers_every_field() -> None:
-    found = complete("state:dead ", 11, VALUES)
+    found = complete("state:dead ", 11, find_values)
     assert (found.start, len(found.items)) == (11, len(FIELDS))
-    assert set(complete("state:", 6, VALUES).items) >= set(State)
+    assert set(complete("state:", 6, find_values).items) >= set(State)
 
 
 def test_what_follows_the_position_does_not_matter() -> None:
-    assert complete("queue:vi state:dead", 8, VALUES) == FilterSuggestion(6, ["video"])
+    assert complete("queue:vi state:dead", 8, find_values) == FilterSuggestion(6, ["video"])
     for wrong in (-1, 20):
         with pytest.raises(InvalidInput, match="position"):
-            complete("queue:vi state:dead", wrong, VALUES)
+            complete("queue:vi state:dead", wrong, find_values)
 
 
-def test_a_completed_value_is_one_that_the_parser_takes() -> None:
-    for value in ("a b", 'say "x"', "a,b", "back\\slash", "star*", "é"):
-        (item,) = complete("type:", 5, {"type": [value]}).items
-        (term,) = [parse_filter(f"type:{item}", 0)]
-        assert value in repr(term) or value.encode("unicode_escape").decode() in repr(term)
+@pytest.mark.parametrize("value", ["a b", 'say "x"', "a,b", "back\\slash", "star*", "é"])
+def test_a_completed_value_is_one_that_the_parser_takes(value: str) -> None:
+    (item,) = complete("type:", 5, lambda field, typed: [value]).items
+    (term,) = [parse_filter(f"type:{item}", 0)]
+    assert value in repr(term) or value.encode("unicode_escape").decode() in repr(term)

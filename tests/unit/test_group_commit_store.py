@@ -31,7 +31,7 @@ async def entries(store: Store, count: int) -> list[Entry]:
     return [make_entry(Draft(body=b"%d" % number), queue) for number in range(count)]
 
 
-def counted(store: Store, calls: list[int]) -> Batcher[Entry, Published]:
+def make_counting(store: Store, calls: list[int]) -> Batcher[Entry, Published]:
     """A lane to the store that notes how many entries each call carries."""
 
     async def enqueue(items: Sequence[Entry]) -> list[Published]:
@@ -44,7 +44,7 @@ def counted(store: Store, calls: list[int]) -> Batcher[Entry, Published]:
 
 async def test_many_publishers_share_their_commits_and_keep_their_order(store: Store) -> None:
     calls: list[int] = []
-    lane, drafts = counted(store, calls), await entries(store, 100)
+    lane, drafts = make_counting(store, calls), await entries(store, 100)
     published = await asyncio.gather(*(lane.add([each]) for each in drafts))
     ids = [each.id for (each,) in published]
     records = [await store.get(id) for id in ids]
@@ -55,7 +55,7 @@ async def test_many_publishers_share_their_commits_and_keep_their_order(store: S
 
 async def test_an_entry_the_store_cannot_write_fails_alone(store: Store) -> None:
     calls: list[int] = []
-    lane, drafts = counted(store, calls), await entries(store, 5)
+    lane, drafts = make_counting(store, calls), await entries(store, 5)
     drafts[3] = replace(drafts[3], type="\ud800")
     results: list[Any] = await asyncio.gather(
         *(lane.add([each]) for each in drafts), return_exceptions=True

@@ -25,38 +25,38 @@ WRITTEN = ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0x7f000001",
            "192.168.0.1", "100.64.1.1", "[fe80::1]", "224.0.0.1", "printer.local"]  # fmt: skip
 
 
-def refused(reach: EgressPolicy, address: str, port: int = 443) -> bool:
+def is_refused(reach: EgressPolicy, address: str, port: int = 443) -> bool:
     return reach.explain_refusal(ip_address(address), port) is not None
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is_reached_by_any_policy(address: str) -> None:
-    assert not refused(EgressPolicy(), address)
-    assert not refused(OPEN, address)
+    assert not is_refused(EgressPolicy(), address)
+    assert not is_refused(OPEN, address)
 
 
 @pytest.mark.parametrize("address", LOOPBACK + PRIVATE)
 def test_a_private_address_is_reached_where_that_is_allowed(address: str) -> None:
-    assert refused(EgressPolicy(), address)
-    assert not refused(OPEN, address)
+    assert is_refused(EgressPolicy(), address)
+    assert not is_refused(OPEN, address)
 
 
 @pytest.mark.parametrize("address", NEVER)
 def test_some_addresses_are_reached_by_no_policy(address: str) -> None:
-    assert refused(EgressPolicy(), address)
-    assert refused(OPEN, address)
+    assert is_refused(EgressPolicy(), address)
+    assert is_refused(OPEN, address)
 
 
 @pytest.mark.parametrize("port", [22, 25, 5432, 6379, 1])
 def test_a_port_that_is_not_listed_is_not_reached(port: int) -> None:
-    assert refused(EgressPolicy(), "1.1.1.1", port)
-    assert not refused(EgressPolicy(ports=frozenset({port})), "1.1.1.1", port)
-    assert not refused(OPEN, "1.1.1.1", port)
+    assert is_refused(EgressPolicy(), "1.1.1.1", port)
+    assert not is_refused(EgressPolicy(ports=frozenset({port})), "1.1.1.1", port)
+    assert not is_refused(OPEN, "1.1.1.1", port)
 
 
 @pytest.mark.parametrize("port", sorted(PORTS))
 def test_the_ports_of_the_web_are_reached(port: int) -> None:
-    assert not refused(EgressPolicy(), "1.1.1.1", port)
+    assert not is_refused(EgressPolicy(), "1.1.1.1", port)
 
 
 def test_a_socket_is_made_for_an_address_within_reach_alone() -> None:

@@ -86,6 +86,13 @@ def test_a_link_is_valid_for_its_step_and_options_only() -> None:
             LINKS.verify(wrong, other)
 
 
+@pytest.mark.parametrize("extra", ["!", "=", "\n", "%20"])
+def test_a_link_has_one_spelling(extra: str) -> None:
+    token = LINKS.make(LINK, make_spec())
+    with pytest.raises(InvalidToken):
+        LINKS.read(token + extra)
+
+
 @pytest.mark.parametrize("token", ["", "x", "é", "a" * 3_000, "AAAA"])
 def test_a_text_that_is_no_link_is_refused(token: str) -> None:
     with pytest.raises(InvalidToken):

@@ -20,7 +20,7 @@ SCOPE = Scope(1, "t", "s")
 MODES: list[dict[str, Any]] = [{}, {"mode": "group", "group": "a"}, {"mode": "hash"}]
 
 
-def made(number: int, **fields: Any) -> WebhookSubscription:
+def make_subscription(number: int, **fields: Any) -> WebhookSubscription:
     given = {"queues": ("mail", "bills"), "min_interval": 5.0, **fields}
     return WebhookSubscription(
         id=f"s{number}", tenant="t", scope="s", url=f"http://host{number}/", **given
@@ -28,7 +28,7 @@ def made(number: int, **fields: Any) -> WebhookSubscription:
 
 
 def three(**fields: Any) -> list[WebhookSubscription]:
-    return [made(number, **fields) for number in range(3)]
+    return [make_subscription(number, **fields) for number in range(3)]
 
 
 def ids(found: list[WebhookSubscription]) -> list[str]:
@@ -40,7 +40,7 @@ def test_everybody_of_a_fanout_is_told() -> None:
 
 
 def test_one_of_each_group_is_told_in_turn() -> None:
-    members = [*three(mode="group", group="a"), made(7, mode="group", group="b")]
+    members = [*three(mode="group", group="a"), make_subscription(7, mode="group", group="b")]
     turns = []
     for step in range(6):
         now = NOW + step * 5 * MICROS_PER_SECOND
@@ -83,7 +83,7 @@ def test_the_one_that_a_queue_leads_to_is_not_stood_in_for() -> None:
 
 @pytest.mark.parametrize("fields", MODES)
 def test_nobody_is_told_faster_than_it_wishes(fields: dict[str, Any]) -> None:
-    one = made(0, notified_at={"bills": NOW}, **fields)
+    one = make_subscription(0, notified_at={"bills": NOW}, **fields)
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND - 1) == []
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND) == [one]
 
@@ -103,7 +103,7 @@ def mark(
 @pytest.mark.parametrize("fields", MODES)
 def test_a_subscriber_is_notified_of_each_of_its_queues_in_turn(fields: dict[str, Any]) -> None:
     queues = [Queue(number, SCOPE, f"q{number}") for number in range(3)]
-    members = [made(0, queues=("q0", "q1", "q2"), **fields)]
+    members = [make_subscription(0, queues=("q0", "q1", "q2"), **fields)]
     heard = []
     for step in range(6):
         now = NOW + step * 5 * MICROS_PER_SECOND
@@ -116,7 +116,7 @@ def test_a_subscriber_is_notified_of_each_of_its_queues_in_turn(fields: dict[str
 @pytest.mark.parametrize("fields", MODES)
 def test_a_queue_without_work_does_not_take_a_turn(fields: dict[str, Any]) -> None:
     idle, busy = Queue(1, SCOPE, "idle"), Queue(2, SCOPE, "busy")
-    one = made(0, queues=("idle", "busy"), notified_at={"busy": NOW}, **fields)
+    one = make_subscription(0, queues=("idle", "busy"), notified_at={"busy": NOW}, **fields)
     later = NOW + 5 * MICROS_PER_SECOND
     assert choose_notices([(busy, [one])], later) == [(busy, one)]
     assert choose_notices([(busy, [one]), (idle, [one])], later) == [(idle, one)]
@@ -126,9 +126,9 @@ def test_a_queue_without_work_does_not_take_a_turn(fields: dict[str, Any]) -> No
 def test_subscribers_notified_longest_ago_come_first() -> None:
     queue = Queue(1, SCOPE, "mail")
     late, early, never = (
-        made(0, notified_at={"mail": NOW}),
-        made(1, notified_at={"mail": NOW - 1}),
-        made(2),
+        make_subscription(0, notified_at={"mail": NOW}),
+        make_subscription(1, notified_at={"mail": NOW - 1}),
+        make_subscription(2),
     )
     found = choose_notices([(queue, [late, early, never])], NOW + 5 * MICROS_PER_SECOND)
     assert [each for _, each in found] == [never, early, late]
@@ -139,4 +139,4 @@ def test_subscribers_notified_longest_ago_come_first() -> None:
 )
 def test_a_group_has_a_name_and_nothing_else_has(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        made(0, **fields)
+        make_subscription(0, **fields)

@@ -18,7 +18,7 @@ class Watch:
         return self.now
 
 
-def told(logs: list[EventDict]) -> list[tuple[str, str, object]]:
+def read_logs(logs: list[EventDict]) -> list[tuple[str, str, object]]:
     return [(entry["event"], entry["log_level"], entry["seconds"]) for entry in logs]
 
 
@@ -36,7 +36,7 @@ def test_one_outage_is_one_line_whoever_notices_it() -> None:
         outages.report_success("registration")
         watch.now = 170.0
         outages.report_success("fetch")
-    assert told(logs) == [
+    assert read_logs(logs) == [
         ("store_unreachable", "error", 0.0),
         ("store_unreachable", "error", 30.0),
         ("store_recovered", "warning", 66.0),
@@ -65,7 +65,7 @@ def test_a_store_that_goes_again_at_once_is_told_when_it_stays_away() -> None:
         for _ in range(7):
             outages.report_failure("fetch", AWAY)
             watch.now += 1
-    assert told(logs)[2:] == [("store_unreachable", "error", 5.0)]
+    assert read_logs(logs)[2:] == [("store_unreachable", "error", 5.0)]
 
 
 def test_a_full_disk_is_over_where_it_was_noticed() -> None:
@@ -96,7 +96,7 @@ def test_a_removed_file_is_one_line_whoever_notices_it() -> None:
         watch.now = 166.0
         outages.report_success("scheduler")
         outages.report_success("fetch")
-    assert told(logs) == [
+    assert read_logs(logs) == [
         ("store_failing", "error", 0.0),
         ("store_failing", "error", 30.0),
         ("store_recovered", "warning", 66.0),

@@ -31,7 +31,7 @@ PATTERN = HumanPattern(
 )
 
 
-def compiled(**given: Any) -> CompiledRule:
+def compile_rule(**given: Any) -> CompiledRule:
     return CompiledRule(StoredRule(rule=parse_rule(given), tenant="default"), get_engine())
 
 
@@ -67,8 +67,8 @@ GOLD = {"when": "message.labels.tier == 'gold'"}
 
 def test_the_first_match_wins_and_the_message_remembers_it() -> None:
     rules = [
-        compiled(name="second", queue="a", order=2, do=[{"route": "c"}]),
-        compiled(name="first", queue="a", order=1, do=[{"route": "b"}], **GOLD),
+        compile_rule(name="second", queue="a", order=2, do=[{"route": "c"}]),
+        compile_rule(name="first", queue="a", order=1, do=[{"route": "b"}], **GOLD),
     ]
     routing = route(rules, labels={"tier": "gold"})
     assert places(routing) == ["b"]
@@ -77,29 +77,31 @@ def test_the_first_match_wins_and_the_message_remembers_it() -> None:
 
 def test_a_routed_message_meets_the_rules_of_the_queue_it_comes_to() -> None:
     rules = [
-        compiled(name="1", queue="a", do=[{"route": "b"}]),
-        compiled(name="2", queue="b", do=[{"route": "c"}]),
+        compile_rule(name="1", queue="a", do=[{"route": "b"}]),
+        compile_rule(name="2", queue="b", do=[{"route": "c"}]),
     ]
     routing = route(rules)
     assert (places(routing), routing.outputs[0].draft.path) == (["c"], ("1@1", "2@1"))
 
 
 def test_a_rule_applies_only_to_the_queues_and_types_it_names() -> None:
-    rules = [compiled(name="r", queue="b*", type="mail.*", do=[{"route": "c"}])]
+    rules = [compile_rule(name="r", queue="b*", type="mail.*", do=[{"route": "c"}])]
     assert places(route(rules, type="mail.send")) == ["a"]
     assert places(route(rules, queue="b", type="sms.send")) == ["b"]
     assert places(route(rules, queue="b", type="mail.send")) == ["c"]
 
 
 def test_a_missing_field_is_no_match_and_is_counted() -> None:
-    routing = route([compiled(name="r", do=[{"route": "b"}], **GOLD)])
+    routing = route([compile_rule(name="r", do=[{"route": "b"}], **GOLD)])
     assert (places(routing), routing.missing, routing.faults) == (["a"], ["r"], [])
 
 
 def test_continue_applies_the_next_rule_to_the_changed_message() -> None:
     rules = [
-        compiled(name="1", queue="a", do=[{"set": {"labels.tier": "gold"}}], **{"continue": True}),
-        compiled(name="2", queue="a", do=[{"route": "b"}], **GOLD),
+        compile_rule(
+            name="1", queue="a", do=[{"set": {"labels.tier": "gold"}}], **{"continue": True}
+        ),
+        compile_rule(name="2", queue="a", do=[{"route": "b"}], **GOLD),
     ]
     routing = route(rules)
     assert places(routing) == ["b"]
@@ -108,8 +110,8 @@ def test_continue_applies_the_next_rule_to_the_changed_message() -> None:
 
 def test_a_circle_of_conditional_routes_stops_where_a_rule_would_fire_again() -> None:
     rules = [
-        compiled(name="there", queue="a", when="true", do=[{"route": "b"}]),
-        compiled(name="back", queue="b", when="true", do=[{"route": "a"}]),
+        compile_rule(name="there", queue="a", when="true", do=[{"route": "b"}]),
+        compile_rule(name="back", queue="b", when="true", do=[{"route": "a"}]),
     ]
     routing = route(rules)
     assert (places(routing), routing.loops) == (["a"], [("there", 1)])
@@ -117,8 +119,8 @@ def test_a_circle_of_conditional_routes_stops_where_a_rule_would_fire_again() ->
 
 def test_a_rule_that_explodes_is_an_error_and_changes_nothing() -> None:
     rules = [
-        compiled(name="few", queue="a", do=[{"copy": "b"}] * 8, **{"continue": True}),
-        compiled(name="many", queue="a", do=[{"copy": "b"}] * 8),
+        compile_rule(name="few", queue="a", do=[{"copy": "b"}] * 8, **{"continue": True}),
+        compile_rule(name="many", queue="a", do=[{"copy": "b"}] * 8),
     ]
     routing = route(rules)
     assert places(routing) == ["a", *["b"] * 8]
@@ -126,13 +128,13 @@ def test_a_rule_that_explodes_is_an_error_and_changes_nothing() -> None:
 
 
 def test_a_rule_with_on_error_dead_keeps_the_message_as_a_dead_letter() -> None:
-    rules = [compiled(name="r", queue="a", do=[{"transform": "x"}], on_error="dead")]
+    rules = [compile_rule(name="r", queue="a", do=[{"transform": "x"}], on_error="dead")]
     (output,) = route(rules, body=b"not json").outputs
     assert (output.state, output.reason) == (State.DEAD, "rule_error")
 
 
 def test_copies_carry_the_message_but_not_its_name() -> None:
-    rules = [compiled(name="r", queue="a", do=[{"copy": "b"}, {"route": "c"}])]
+    rules = [compile_rule(name="r", queue="a", do=[{"copy": "b"}, {"route": "c"}])]
     first, copy = route(rules, name="n", body=b"x").outputs
     assert (first.queue.name, first.draft.name) == ("c", "n")
     assert (copy.queue.name, copy.draft.name, copy.draft.body) == ("b", None, b"x")
@@ -152,12 +154,12 @@ def test_copies_carry_the_message_but_not_its_name() -> None:
     ],
 )  # fmt: skip
 def test_an_action_changes_the_message(action: Any, fields: Any, expected: Any) -> None:
-    (output,) = route([compiled(name="r", do=[action])], **fields).outputs
+    (output,) = route([compile_rule(name="r", do=[action])], **fields).outputs
     assert {name: getattr(output.draft, name) for name in expected} == expected
 
 
 def test_integers_of_the_body_stay_exact() -> None:
-    rule = compiled(name="r", when="message.body.n == 9007199254740993", do=[{"route": "b"}])
+    rule = compile_rule(name="r", when="message.body.n == 9007199254740993", do=[{"route": "b"}])
     assert places(route([rule], body=b'{"n": 9007199254740993}')) == ["b"]
     assert places(route([rule], body=b'{"n": 9007199254740992}')) == ["a"]
 
@@ -165,7 +167,7 @@ def test_integers_of_the_body_stay_exact() -> None:
 def test_a_condition_that_iterates_too_often_is_an_error() -> None:
     when = "message.body.l.exists(x, message.body.l.exists(y, x + y < 0))"
     body = b'{"l": [%s]}' % b",".join([b"1"] * 1_000)
-    (fault,) = route([compiled(name="r", when=when, do=[{"route": "b"}])], body=body).faults
+    (fault,) = route([compile_rule(name="r", when=when, do=[{"route": "b"}])], body=body).faults
     assert "budget" in fault.text
 
 
@@ -195,7 +197,7 @@ def test_a_condition_that_iterates_too_often_is_an_error() -> None:
 )  # fmt: skip
 def test_a_rule_with_a_mistake_is_refused_with_its_place(given: Any, text: str) -> None:
     with pytest.raises(InvalidInput, match=None) as error:
-        compiled(**{"name": "r", "do": [{"route": "b"}], **given})
+        compile_rule(**{"name": "r", "do": [{"route": "b"}], **given})
     assert text in str(error.value)
 
 
@@ -281,7 +283,7 @@ MESSAGES: tuple[dict[str, Any], ...] = (
 
 def number_rules(conditions: Iterable[str], **more: Any) -> list[CompiledRule]:
     return [
-        compiled(name=f"r{at:02}", queue="a", order=at, when=when, do=[{"copy": "d"}], **more)
+        compile_rule(name=f"r{at:02}", queue="a", order=at, when=when, do=[{"copy": "d"}], **more)
         for at, when in enumerate(conditions)
     ]
 

@@ -181,7 +181,7 @@ OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
 )
 def test_a_setting_out_of_its_range_is_refused_by_name(path: str, value: object) -> None:
     with pytest.raises(InvalidInput, match=path):
-        change(QueueSettings(), nested(path, value))
+        change(QueueSettings(), nest(path, value))
 
 
 EDGES: dict[str, tuple[object, ...]] = {
@@ -204,10 +204,10 @@ EDGES: dict[str, tuple[object, ...]] = {
     ("path", "value"), [(path, value) for path, values in EDGES.items() for value in values]
 )
 def test_the_edges_of_a_range_are_inside_it(path: str, value: object) -> None:
-    assert look(change(QueueSettings(), nested(path, value)), path) == value
+    assert look(change(QueueSettings(), nest(path, value)), path) == value
 
 
-def nested(path: str, value: object) -> dict[str, Any]:
+def nest(path: str, value: object) -> dict[str, Any]:
     outer, dot, inner = path.partition(".")
     return {outer: {inner: value}} if dot else {outer: value}
 

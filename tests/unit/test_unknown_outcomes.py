@@ -27,7 +27,7 @@ async def store() -> AsyncIterator[Store]:
         yield opened
 
 
-async def published(store: Store) -> int:
+async def count_published(store: Store) -> int:
     return len((await store.feed(Cursor(), 100)).messages)
 
 
@@ -37,7 +37,7 @@ async def test_a_keyed_publish_whose_answer_was_lost_is_found_again(store: Store
     faults.after("enqueue", UNKNOWN)
     outcome = await broker.publish(KEYED)
     assert (outcome.id, outcome.duplicate) == (1, True)
-    assert await published(store) == 1
+    assert await count_published(store) == 1
 
 
 async def test_a_keyed_publish_that_was_lost_on_its_way_is_published(store: Store) -> None:
@@ -47,7 +47,7 @@ async def test_a_keyed_publish_that_was_lost_on_its_way_is_published(store: Stor
     faults.before("enqueue", StoreUnreachable("away"), call=2)
     outcome = await broker.publish(KEYED)
     assert (outcome.id, outcome.duplicate) == (1, False)
-    assert await published(store) == 1
+    assert await count_published(store) == 1
 
 
 async def test_without_a_key_nothing_is_repeated(store: Store) -> None:
@@ -57,7 +57,7 @@ async def test_without_a_key_nothing_is_repeated(store: Store) -> None:
     with pytest.raises(OutcomeUnknown):
         await broker.publish(Draft(body=b"1", name="order-1"))
     assert faults.counts["enqueue"] == 1
-    assert await published(store) == 1
+    assert await count_published(store) == 1
 
 
 async def test_a_store_that_stays_away_leaves_the_outcome_unknown(

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock import constant
+from penstock.errors import NotFound
 from penstock.model.message import PLAIN, Flag, Meta, State, Verb
 from penstock.model.store_types import Lease, Move
 from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
+from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (
     MAX_QUICK_WAITS,
     MAX_STEPS,
@@ -15,6 +18,8 @@ from penstock.rules.waiting import (
     decide_after,
     decide_wait,
 )
+from penstock.worker.step_calls import try_again
+from tests.unit.virtual_loop import now, run_virtually
 
 STORES = Path(__file__).parents[2] / "src/penstock/stores"
 SLEEP = WaitRequest(reason="sleep", holds=(Hold(kind="moment", delay=60.0),))
@@ -89,3 +94,25 @@ def test_no_statement_or_script_has_a_mask_of_its_own() -> None:
     literal = re.compile(r"flags\s*[&|]\s*~?\d|bit\.(band|bor)\([^()]*,\s*\d+\)")
     files = [*STORES.rglob("*.sql"), *STORES.rglob("*.lua")]
     assert [file.name for file in files if literal.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize("extra", ["!", "=", "\n", "A"])
+def test_a_callback_token_has_one_spelling(extra: str) -> None:
+    claims = CallbackClaims(7, "paid", 10)
+    token = make_token(b"secret", claims)
+    assert read_token(b"secret", token) == claims
+    with pytest.raises(NotFound):
+        read_token(b"secret", token + extra)
+
+
+@pytest.mark.parametrize(("pause", "tries"), [(0, 5), (50, 2)])
+def test_a_step_is_tried_five_times_within_a_minute(pause: float, tries: int) -> None:
+    tried: list[float] = []
+
+    async def fail() -> None:
+        tried.append(now())
+        raise OSError("no")
+
+    with pytest.raises((OSError, TimeoutError)):
+        run_virtually(try_again(fail, constant(pause, max_attempts=9)))
+    assert tried == [each * pause for each in range(tries)]

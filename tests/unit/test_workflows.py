@@ -40,6 +40,7 @@ def make_workflow(*edges: tuple[int, ...], cancelled: bool = False) -> Workflow:
         ([NodeDraft(draft=Draft(name="x"))], "node 0 has a name"),
         ([NodeDraft(draft=Draft(dedup=Dedup("x")))], "node 0 has a dedup"),
         (make_nodes(*[()] * 10_001), "10,001 nodes"),
+        ([NodeDraft(draft=Draft(body=b"x" * 2**25))] * 3, "100,663,296 bytes"),
         (make_nodes(*[()] * 5_001, *[tuple(range(5_001))] * 4), "20,004 edges"),
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-async def stopped(worker: "subprocess.Popen[bytes]") -> int:
+async def stop(worker: "subprocess.Popen[bytes]") -> int:
     await until(lambda: worker.poll() is not None)
     return worker.returncode
 
@@ -70,7 +70,7 @@ async def test_a_signal_lets_the_running_finish_and_gives_back_the_rest(
     await until_true(released)
     assert worker.poll() is None
     go_on.touch()
-    assert await stopped(worker) == 0
+    assert await stop(worker) == 0
     assert await counters(app, jobs[0].id) == ("completed", 1, 1)
     assert {await counters(app, job.id) for job in jobs[1:]} == {("ready", 0, 0)}
     assert len(lines(runs)) == 1
@@ -84,7 +84,7 @@ async def test_a_grace_time_that_passes_burns_no_attempt(
     job = await program.wait.aenqueue(str(runs), str(tmp_path / "never"))
     await until(lambda: len(lines(runs)) == 1)
     worker.send_signal(signal.SIGTERM)
-    assert await stopped(worker) == 0
+    assert await stop(worker) == 0
     assert await counters(app, job.id) == ("ready", 0, 0)
 
 
@@ -98,7 +98,7 @@ async def test_a_second_signal_is_a_crash_and_the_lease_tells(
     worker.send_signal(signal.SIGTERM)
     await until(lambda: "worker_stopping" in (tmp_path / "log").read_text())
     worker.send_signal(signal.SIGTERM)
-    assert await stopped(worker) == 128 + signal.SIGTERM
+    assert await stop(worker) == 128 + signal.SIGTERM
     assert await job.astatus() is State.CLAIMED
     go_on.touch()
     start()
@@ -113,7 +113,7 @@ async def test_a_message_that_kills_its_worker_stops_and_its_neighbours_do_not_s
     good = await app.aenqueue_many(program.count.call(str(runs), n) for n in range(100))
     for deaths in (1, 2):
         worker = start(lease=0.5)
-        await stopped(worker)
+        await stop(worker)
         assert lines(kills) == [str(number) for number in range(1, deaths + 1)]
     start(lease=0.5)
     await until(lambda: len(set(lines(runs))) == 100)
@@ -138,7 +138,7 @@ async def test_the_end_of_a_neighbour_is_not_lost_with_the_worker(
         quick = await program.attach.aenqueue()
     await program.die.aenqueue(str(tmp_path / "kills"))
     for _ in range(2):
-        await stopped(start())
+        await stop(start())
     state, attempts, deliveries = await counters(app, quick.id)
     assert (state, attempts) == ("completed", 1)
     assert deliveries <= 2
@@ -159,12 +159,14 @@ async def test_neighbours_of_a_killer_are_done_within_three_leases(
     starts = 0
     while not await done():
         starts += 1
-        await ended_or(done, start())
+        await wait_until_ended(done, start())
     deliveries = [(await record(app, job.id)).deliveries for job in jobs]
     assert (starts <= 4, max(deliveries) <= 3) == (True, True), (starts, deliveries)
 
 
-async def ended_or(done: Callable[[], Awaitable[bool]], worker: "subprocess.Popen[bytes]") -> None:
+async def wait_until_ended(
+    done: Callable[[], Awaitable[bool]], worker: "subprocess.Popen[bytes]"
+) -> None:
     async def over() -> bool:
         return worker.poll() is not None or await done()
 

@@ -113,7 +113,7 @@ async def test_publish_with_the_callers_connection_follows_its_rollback_and_comm
     async def send() -> None: ...
 
     await app.ensure_queues(await app.broker(), ["default"])
-    with closing(connected(url)) as db:
+    with closing(connect(url)) as db:
         await send.options(connection=db).aenqueue()
         db.rollback()
         assert await places(app) == {}
@@ -123,7 +123,7 @@ async def test_publish_with_the_callers_connection_follows_its_rollback_and_comm
     await app.aclose()
 
 
-def connected(url: str) -> Any:
+def connect(url: str) -> Any:
     """A connection of the caller's own."""
     if url.startswith("postgresql:"):
         return psycopg.connect(url)
@@ -454,7 +454,7 @@ async def test_a_missing_column_is_reported_at_start(url: str) -> None:
     async with await stores.open(url):
         pass
     tables = "penstock." if url.startswith("postgresql:") else "penstock_"
-    with closing(connected(url)) as db:
+    with closing(connect(url)) as db:
         db.cursor().execute(f"ALTER TABLE {tables}lease DROP COLUMN note")
         db.commit()
     app = Penstock(url)

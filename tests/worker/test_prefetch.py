@@ -14,7 +14,7 @@ from penstock.worker import prefetch
 from penstock.worker.prefetch import Pace, Prefetch
 from penstock.worker.worker import Worker
 from tests.app.scenes import Arranged, claim_for_all, counters, until, until_true, working
-from tests.worker.test_suspects import abandoned
+from tests.worker.test_suspects import claim_and_abandon
 
 pytestmark = pytest.mark.anyio
 KINDS = pytest.mark.parametrize("kind", ["async", "thread", "batch"])
@@ -61,12 +61,12 @@ class Gate:
         return [receipt.id for receipt in published]
 
 
-async def claimed(app: Penstock) -> int:
+async def count_claimed(app: Penstock) -> int:
     depths = await (await app.broker()).depths()
     return sum(count for (_, place), count in depths.items() if place == "lease")
 
 
-def unstarted(worker: Worker) -> int:
+def count_unstarted(worker: Worker) -> int:
     return sum(lane.waiting for lane in worker.routes.executors)
 
 
@@ -75,7 +75,7 @@ def have_begun(gates: list[Gate], count: int) -> bool:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Gate]:
+async def open_gate(url: str) -> AsyncIterator[Gate]:
     """The handler of a worker of its own."""
     app = Penstock(url)
     yield Gate(app)
@@ -83,7 +83,7 @@ async def opened(url: str) -> AsyncIterator[Gate]:
 
 
 async def test_two_workers_share_six_long_jobs_evenly(every_url: str) -> None:
-    async with opened(every_url) as first, opened(every_url) as second:
+    async with open_gate(every_url) as first, open_gate(every_url) as second:
         ids = await first.publish(6)
         async with (
             working(first.app, concurrency=1) as one,
@@ -91,7 +91,7 @@ async def test_two_workers_share_six_long_jobs_evenly(every_url: str) -> None:
         ):
             for jobs in (1, 2, 3):
                 await until(partial(have_begun, [first, second], jobs))
-                assert (unstarted(one), unstarted(other)) == (0, 0)
+                assert (count_unstarted(one), count_unstarted(other)) == (0, 0)
                 first.done.update(first.begun)
                 second.done.update(second.begun)
     assert sorted(first.begun + second.begun) == ids
@@ -106,12 +106,12 @@ async def test_a_worker_claims_no_more_long_jobs_than_it_can_run(
     await gate.publish(300)
     async with working(app, concurrency=10, prefetch=prefetch) as worker:
         await until(lambda: len(gate.begun) == 10 and worker.fetchers[0].resting)
-        assert await claimed(app) == 10
+        assert await count_claimed(app) == 10
         # A run that has ended makes room for one.
         gate.done.add(gate.begun[0])
         if kind == "async":
             await until(lambda: len(gate.begun) == 11 and worker.completed == 1)
-            assert (unstarted(worker), await claimed(app)) == (0, 10)
+            assert (count_unstarted(worker), await count_claimed(app)) == (0, 10)
         worker.fetchers[0].stop()
         gate.opened.set()
 
@@ -164,7 +164,7 @@ async def test_what_was_claimed_ahead_of_long_jobs_goes_back(app: Penstock) -> N
         await until(lambda: len(gate.begun) == 4)
 
         async def is_given_back() -> bool:
-            return await claimed(app) == 4
+            return await count_claimed(app) == 4
 
         await until_true(is_given_back)
         assert gate.begun == ids[:4]
@@ -179,7 +179,7 @@ async def test_what_was_claimed_ahead_of_long_jobs_goes_back(app: Penstock) -> N
 
 async def test_what_one_worker_cannot_begin_another_runs(filed: Penstock) -> None:
     """Claimed for the free slots of threads, they wait for the one of coroutines."""
-    async with opened(filed.url) as first, opened(filed.url) as second:
+    async with open_gate(filed.url) as first, open_gate(filed.url) as second:
         claim_for_all(first.app, "long")
         ids = await first.publish(2)
         async with working(first.app, concurrency=1) as worker:
@@ -218,7 +218,7 @@ async def test_a_worker_that_comes_late_runs_what_the_first_could_not_begin(
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr(prefetch, "PAUSE_GROWTH", 1e9)
     monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
-    async with opened(filed.url) as first, opened(filed.url) as second:
+    async with open_gate(filed.url) as first, open_gate(filed.url) as second:
         claim_for_all(first.app, "long")
         ids = await first.publish(2)
         async with working(first.app, concurrency=1) as worker:
@@ -247,7 +247,7 @@ async def test_suspects_that_wait_for_a_long_one_go_back_and_hold_up_no_others(
     broker = await app.broker()
     published = await broker.publish_many([Draft(body=b"1")] * 5)
     ids = [receipt.id for receipt in published]
-    await abandoned(app, 3)
+    await claim_and_abandon(app, 3)
     async with working(app, concurrency=3) as worker:
         await until(lambda: len(begun) == 3)
         assert [id for id in begun if id in ids[:3]] == ids[:1]

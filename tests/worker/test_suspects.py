@@ -19,7 +19,7 @@ from tests.app.scenes import Arranged, counters, record, until, until_true, work
 pytestmark = pytest.mark.anyio
 
 
-def delivered(deliveries: int, attempts: int) -> Leased:
+def make_delivered(deliveries: int, attempts: int) -> Leased:
     return replace(
         make_local_context("task", "default").delivery, deliveries=deliveries, attempts=attempts
     )
@@ -41,10 +41,10 @@ def test_a_delivery_that_did_not_come_back_makes_a_killer(
     deliveries: int, attempts: int, name: str, alone: bool
 ) -> None:
     """Where a lease that runs out counts as an attempt, nobody can tell the two apart."""
-    assert may_be_killer(delivered(deliveries, attempts), get_preset(name)) is alone
+    assert may_be_killer(make_delivered(deliveries, attempts), get_preset(name)) is alone
 
 
-async def abandoned(app: Penstock, count: int) -> None:
+async def claim_and_abandon(app: Penstock, count: int) -> None:
     """A worker took that many, and was never heard of again."""
     broker = await app.broker()
     taken = await broker.claim("default", consumer="gone", limit=count, lease=0.1)
@@ -65,7 +65,7 @@ async def test_suspects_run_one_at_a_time_beside_others(app: Penstock) -> None:
         running.discard(context.delivery.deliveries * 1_000 + context.id)
 
     jobs = await app.aenqueue_many(work.call() for _ in range(4))
-    await abandoned(app, 4)
+    await claim_and_abandon(app, 4)
     async with working(app) as worker:
         more = await app.aenqueue_many(work.call() for _ in range(8))
         await until(lambda: worker.completed == 12)
@@ -102,7 +102,7 @@ async def states_of_the_last(app: Penstock, *, attach: bool) -> list[State]:
             await context.aattach("report", b"made")
 
     await app.aenqueue_many(work.call() for _ in range(3))
-    await abandoned(app, 3)
+    await claim_and_abandon(app, 3)
     async with working(app) as worker:
         await until(lambda: worker.completed == 3)
     return found
@@ -120,7 +120,7 @@ async def test_a_suspect_that_was_acked_first_still_runs_alone(app: Penstock) ->
         running -= 1
 
     await app.aenqueue_many(work.call() for _ in range(3))
-    await abandoned(app, 3)
+    await claim_and_abandon(app, 3)
     async with working(app) as worker:
         await until(lambda: worker.finished == 3)
     assert together == 1
@@ -134,15 +134,15 @@ async def test_the_suspect_with_the_fewest_deliveries_runs_first(app: Penstock) 
         runs.append(context.id)
 
     often = await work.aenqueue()
-    await given_back(app, often.id, abandoned(app, 1))
+    await wait_until_given_back(app, often.id, claim_and_abandon(app, 1))
     once = await app.aenqueue_many(work.call() for _ in range(2))
-    await given_back(app, once[-1].id, abandoned(app, 3))
+    await wait_until_given_back(app, once[-1].id, claim_and_abandon(app, 3))
     async with working(app) as worker:
         await until(lambda: worker.completed == 3)
     assert runs == [once[0].id, once[1].id, often.id]
 
 
-async def given_back(app: Penstock, id: int, taken: Awaitable[None]) -> None:
+async def wait_until_given_back(app: Penstock, id: int, taken: Awaitable[None]) -> None:
     """Waits until the lease of a worker that is gone has ended."""
     await taken
     async with app.agents(await app.broker()):
@@ -182,7 +182,7 @@ async def test_a_message_delivered_too_often_is_not_run(app: Penstock) -> None:
 
     job = await work.aenqueue()
     broker = await app.broker()
-    await abandoned(app, 1)
+    await claim_and_abandon(app, 1)
 
     async def given_back() -> bool:
         return (await record(app, job.id)).state is State.READY
@@ -206,7 +206,7 @@ async def test_a_store_that_is_away_delays_a_suspect_and_loses_nothing() -> None
         return "done"
 
     jobs = await app.aenqueue_many(work.call() for _ in range(2))
-    await abandoned(app, 2)
+    await claim_and_abandon(app, 2)
     faults.before("mark", StoreBusy("locked"))
     async with working(app):
         assert [await job.aresult(30) for job in jobs] == ["done"] * 2
@@ -244,7 +244,7 @@ async def test_a_suspect_that_was_lost_while_it_waited_is_not_run(app: Penstock)
         await go_on.wait()
 
     jobs = await app.aenqueue_many(work.call() for _ in range(3))
-    await abandoned(app, 3)
+    await claim_and_abandon(app, 3)
     async with working(app) as worker:
         await until(lambda: len(runs) == 1 and len(worker.held) == 3)
         waiting = [job for job in jobs if job.id not in runs]

@@ -31,10 +31,10 @@ def spans(url: str) -> dict[str, Any]:
     line = [sys.executable, "-W", "error", str(SPANS), url]
     said = subprocess.run(line, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    return {named(span): span for span in json.loads(said.stdout.splitlines()[-1])}
+    return {name_span(span): span for span in json.loads(said.stdout.splitlines()[-1])}
 
 
-def named(span: dict[str, Any]) -> str:
+def name_span(span: dict[str, Any]) -> str:
     """With the task that it runs, if it does."""
     task = span["attributes"].get("penstock.type", "").rpartition(".")[2]
     return f"{span['name']} {task}".strip()

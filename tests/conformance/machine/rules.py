@@ -205,10 +205,10 @@ def next_scenes(machine: "Machine") -> st.SearchStrategy[Scene]:
         if possible(machine)
         for _ in range(weight)
     ]
-    return st.sampled_from(names).flatmap(given)
+    return st.sampled_from(names).flatmap(choose_scene)
 
 
-def given(name: str) -> st.SearchStrategy[Scene]:
+def choose_scene(name: str) -> st.SearchStrategy[Scene]:
     return st.tuples(st.just(name), st.fixed_dictionaries(SCENES[name][-1]))
 
 

@@ -101,10 +101,10 @@ class Waiters(Producers, Consumers):
 
     def look(self) -> None:
         """Works off all nudges, and everything that is due."""
-        looked = self.run(self.store.look())
+        looked = self.run(self.store.resume_held())
         resumed, rounds = looked.resumed, 0
         while looked.seen:
-            looked, rounds = self.run(self.store.look()), rounds + 1
+            looked, rounds = self.run(self.store.resume_held()), rounds + 1
             resumed += looked.resumed
             assert rounds < MAX_LOOKS, "the looks find something for ever"
         assert resumed == self.model.look_at_holds()

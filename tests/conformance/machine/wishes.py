@@ -144,7 +144,7 @@ def locks_of(world: Any) -> st.SearchStrategy[LockPair]:
     return st.sampled_from([*world.held() * 3, *old, *invented, nothing])
 
 
-def held_of(world: Any) -> st.SearchStrategy[LockPair]:
+def choose_held(world: Any) -> st.SearchStrategy[LockPair]:
     return st.sampled_from(world.held())
 
 
@@ -152,7 +152,7 @@ def ids_of(world: Any) -> st.SearchStrategy[int]:
     return st.sampled_from(list(world.model.items))
 
 
-def ended_of(world: Any) -> st.SearchStrategy[int]:
+def choose_ended(world: Any) -> st.SearchStrategy[int]:
     """Mostly dead ones, then finished ones; any other is refused."""
     # A broadcast is redriven in its subscriptions.
     items = [item for item in world.model.items.values() if item.queue.name != "events"]
@@ -168,7 +168,7 @@ def waiting_of(world: Any) -> st.SearchStrategy[int]:
 batches: st.SearchStrategy[list[Wish]] = st.runner().flatmap(batches_of)
 lines: st.SearchStrategy[list[str]] = st.runner().flatmap(lines_of)
 locks: st.SearchStrategy[LockPair] = st.runner().flatmap(locks_of)
-held: st.SearchStrategy[LockPair] = st.runner().flatmap(held_of)
+held: st.SearchStrategy[LockPair] = st.runner().flatmap(choose_held)
 ids: st.SearchStrategy[int] = st.runner().flatmap(ids_of)
-ended: st.SearchStrategy[int] = st.runner().flatmap(ended_of)
+ended: st.SearchStrategy[int] = st.runner().flatmap(choose_ended)
 waiting: st.SearchStrategy[int] = st.runner().flatmap(waiting_of)

@@ -141,8 +141,8 @@ class World(RuleBasedStateMachine):
         assert record is not None, f"message {item.id} is not found"
         assert record.message.body == item.draft.body
         assert record.message.meta.parent_id == item.draft.parent_id
-        assert unnumbered(list(record.timeline)) == item.timeline
-        assert seen(record) == expected(item, self.model.blocker(item))
+        assert drop_positions(list(record.timeline)) == item.timeline
+        assert make_comparable(record) == make_expected(item, self.model.blocker(item))
         if (name := item.draft.name) is not None:
             named = self.model.names[item.queue.name, name]
             assert self.run(self.store.named(item.queue.id, name)) == named
@@ -153,12 +153,12 @@ class World(RuleBasedStateMachine):
 
 def by_message(rows: list[HistoryRow]) -> dict[int, list[HistoryRow]]:
     found: dict[int, list[HistoryRow]] = defaultdict(list)
-    for row in unnumbered(rows):
+    for row in drop_positions(rows):
         found[row.id].append(row)
     return found
 
 
-def unnumbered(rows: list[HistoryRow]) -> list[HistoryRow]:
+def drop_positions(rows: list[HistoryRow]) -> list[HistoryRow]:
     return [msgspec.structs.replace(row, position=0) for row in rows]
 
 
@@ -166,12 +166,12 @@ def digest(ids: list[int]) -> int:
     return sum((id % 1_000_003) * (id % 1_000_033) % 1_000_000_007 for id in ids)
 
 
-def seen(record: Record) -> Record:
+def make_comparable(record: Record) -> Record:
     """What of a record the model can tell as well; the rest is compared by itself."""
     return msgspec.structs.replace(record, message=NO_MESSAGE, timeline=())
 
 
-def expected(item: Item, blocked_by: int | None) -> Record:
+def make_expected(item: Item, blocked_by: int | None) -> Record:
     hold = item.hold or Hold(0, "", 0, 0, 0)
     reason, error = cause(item)
     due_at = None if item.due_at == NEVER else item.due_at

@@ -142,7 +142,7 @@ class Consuming(Ledger):
         if (refusal := self.refusal(id, fence, Verb.COMPLETE)) is not None:
             return refusal
         item = self.items[id]
-        ruling = rules.ended(item, State.COMPLETED, None, None)
+        ruling = rules.make_end(item, State.COMPLETED, None, None)
         if result is not None:
             kept = item.queue.settings.keep_results
             self.results[id] = (result, moment_after(self.now, kept))

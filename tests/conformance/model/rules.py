@@ -70,42 +70,42 @@ def rule(item: Item, settlement: Settlement, now: Moment) -> Ruling:
     if item.held().from_dead:
         return from_dead(item, settlement)
     if item.held().cancel_requested and not isinstance(settlement, Fail | SettleReject):
-        return ended(item, State.CANCELLED, "requested", error_of(settlement), counts=0)
+        return make_end(item, State.CANCELLED, "requested", error_of(settlement), counts=0)
     return usual(item, settlement, now)
 
 
 def usual(item: Item, settlement: Settlement, now: Moment) -> Ruling:
     match settlement:
         case Fail(error):
-            return ended(item, State.FAILED, None, error)
+            return make_end(item, State.FAILED, None, error)
         case SettleReject(error):
-            return ended(item, State.DEAD, "rejected", error)
+            return make_end(item, State.DEAD, "rejected", error)
         case SettleCancelled(error):
-            return ended(item, State.CANCELLED, "requested", error, counts=0)
+            return make_end(item, State.CANCELLED, "requested", error, counts=0)
         case Release():
-            return unworked(item, None)
+            return return_unworked(item, None)
         case Park(reason):
-            return unworked(item, reason, delay=min(30.0 * 2**item.parked, 600.0))
+            return return_unworked(item, reason, delay=min(30.0 * 2**item.parked, 600.0))
         case Nack():
-            return nacked(item, settlement, now)
+            return apply_nack(item, settlement, now)
         case Reclaim():
-            return reclaimed(item, now)
+            return apply_reclaim(item, now)
     assert_never(settlement)
 
 
 def from_dead(item: Item, settlement: Settlement) -> Ruling:
     if isinstance(settlement, Fail):
-        return ended(item, State.FAILED, None, settlement.error)
-    return ended(item, State.DEAD, item.dead_reason, error_of(settlement), counts=0)
+        return make_end(item, State.FAILED, None, settlement.error)
+    return make_end(item, State.DEAD, item.dead_reason, error_of(settlement), counts=0)
 
 
-def ended(
+def make_end(
     item: Item, state: State, reason: str | None, error: str | None, *, counts: int = 1
 ) -> Ruling:
     return Ruling(state, item.attempts + counts, item.deliveries, reason, error)
 
 
-def unworked(
+def return_unworked(
     item: Item, reason: str | None, *, error: str | None = None, delay: float = 0.0
 ) -> Ruling:
     return waiting(item.attempts, item.deliveries - 1, reason, error, delay)
@@ -118,35 +118,35 @@ def waiting(
     return Ruling(state, attempts, deliveries, reason, error, delay)
 
 
-def nacked(item: Item, nack: Nack, now: Moment) -> Ruling:
+def apply_nack(item: Item, nack: Nack, now: Moment) -> Ruling:
     settings = item.queue.settings
     attempts = item.attempts + 1
     used = item.deliveries if settings.retry.count == "deliveries" else attempts
     delay = backoff_delay(used, settings.backoff) if nack.delay is None else nack.delay
     if settings.clamp:
         delay = min(delay, settings.backoff.max)
-    reason = used_up(item, used, now, delay, nack)
+    reason = find_exhausted(item, used, now, delay, nack)
     if reason is not None:
         return Ruling(State.DEAD, attempts, item.deliveries, reason, nack.error)
     return waiting(attempts, item.deliveries, nack.reason, nack.error, delay)
 
 
-def reclaimed(item: Item, now: Moment) -> Ruling:
+def apply_reclaim(item: Item, now: Moment) -> Ruling:
     if item.held().unbegun:
-        return unworked(item, "LEASE_EXPIRED", error="LEASE_EXPIRED")
+        return return_unworked(item, "LEASE_EXPIRED", error="LEASE_EXPIRED")
     settings = item.queue.settings
     attempts = item.attempts + (settings.retry.on_expiry in ("count", "backoff"))
     used = item.deliveries if settings.retry.count == "deliveries" else attempts
     delay = 0.0
     if settings.retry.on_expiry == "backoff":
         delay = backoff_delay(used, settings.backoff)
-    reason = used_up(item, used, now, delay)
+    reason = find_exhausted(item, used, now, delay)
     if reason is not None:
         return Ruling(State.DEAD, attempts, item.deliveries, reason, "LEASE_EXPIRED")
     return waiting(attempts, item.deliveries, "LEASE_EXPIRED", "LEASE_EXPIRED", delay)
 
 
-def used_up(
+def find_exhausted(
     item: Item, used: int, now: Moment, delay: float, asked: Nack = UNLIMITED
 ) -> str | None:
     max_attempts, max_deliveries = runs(item, asked.max_attempts)

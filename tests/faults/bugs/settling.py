@@ -111,7 +111,7 @@ class CompletesItself(Bug):
 
     def reclaim(self, item: Item) -> None:
         fence = item.held().fence
-        ruling = rules.ended(item, State.COMPLETED, None, None, counts=0)
+        ruling = rules.make_end(item, State.COMPLETED, None, None, counts=0)
         self.follow(item, Verb.COMPLETE, ruling)
         self.strike(provided=lambda: not self.asked["complete", item.id, fence])
 

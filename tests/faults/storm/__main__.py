@@ -103,16 +103,16 @@ def text(outcome: Outcome, scene: Scene) -> str:
 
 def tallies(outcome: Outcome) -> dict[str, str]:
     return {
-        "messages": listed(outcome.states),
+        "messages": format_counts(outcome.states),
         "processes": f"{outcome.starts} started, {outcome.busy} found the store blocked",
         "innocents": f"{outcome.innocents} beside {outcome.killers} killers,"
         f" delivered at most {outcome.deliveries} times",
         "drained in": f"{outcome.drained_in:.1f} s",
-        "logged": listed(outcome.logged),
+        "logged": format_counts(outcome.logged),
     }
 
 
-def listed(counts: dict[str, int]) -> str:
+def format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from penstock.model.message import Fail, Leased, Nack, Release, SettleCancelled, SettleReject
 from penstock.model.store_types import AnswerKind
 from tests.faults.storm.bodies import read
-from tests.faults.storm.part import CorePart, tolerated
+from tests.faults.storm.part import CorePart, tolerate
 from tests.faults.storm.scene import SHARED_QUEUES, Scene
 
 HANDS = 4
@@ -43,7 +43,7 @@ class Consumer(CorePart):
         while not self.stopping.is_set():
             queue = self.random.choice(SHARED_QUEUES)
             limit = self.random.choice((1, 1, 5, 20))
-            with tolerated():
+            with tolerate():
                 await self.run(await self.witness.claim(queue, limit, 0.2, self.begins))
 
     async def run(self, messages: list[Leased]) -> None:
@@ -60,7 +60,7 @@ class Consumer(CorePart):
 
     async def run_suspect(self, message: Leased) -> None:
         """Beside no other suspect, and begun before, if that was promised."""
-        with tolerated():
+        with tolerate():
             async with self.suspects:
                 if self.begins:
                     await self.witness.begin(message)
@@ -74,7 +74,7 @@ class Consumer(CorePart):
         if label.endswith("-bomb"):
             self.kill_itself()
         (act,) = self.random.choices(self.acts, self.weights)
-        with tolerated():
+        with tolerate():
             await (self.nack if label.endswith("-poison") else act)(message)
 
     async def complete(self, message: Leased) -> None:

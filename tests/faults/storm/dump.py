@@ -50,7 +50,7 @@ async def dump(store: Store, recorder: Recorder, places: Places) -> Dumped:
         record = await store.get(message.id)
         assert record is not None
         result = await store.result(message.id)
-        line = stored(record, names[message.queue_id], result, places.get(message.id, ()))
+        line = make_stored(record, names[message.queue_id], result, places.get(message.id, ()))
         recorder.write([line])
         dumped.count(line)
     recorder.write([End(recorder.clock(), await store.now(), dumped.states.total())])
@@ -68,7 +68,9 @@ async def everything(store: Store) -> AsyncIterator[StoredMessage]:
         cursor = feed.cursor
 
 
-def stored(record: Record, queue: str, result: bytes | None, places: tuple[str, ...]) -> Stored:
+def make_stored(
+    record: Record, queue: str, result: bytes | None, places: tuple[str, ...]
+) -> Stored:
     message = record.message
     label, intact = read(message.body)
     kept = result in (None, label.encode(), encode(label))

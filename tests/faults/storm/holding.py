@@ -27,7 +27,7 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def opened(
+def open_when_up(
     scene: Scene, connect: Callable[[Scene], Any], down: type[BaseException]
 ) -> "closing[Any]":
     """Once the server is up."""

@@ -24,11 +24,11 @@ def troubles(directory: Path, expected: frozenset[str]) -> tuple[Counter[str], l
     for path in sorted(directory.glob("*.log")):
         lines = COLOUR.sub("", path.read_text(errors="replace")).splitlines()
         events.update(found[1] or found[2] for line in lines if (found := ERROR.search(line)))
-        surprises += [f"{path.stem}: {text}" for text in raised(lines, expected)]
+        surprises += [f"{path.stem}: {text}" for text in find_raised(lines, expected)]
     return events, surprises
 
 
-def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
+def find_raised(lines: list[str], expected: frozenset[str]) -> list[str]:
     """The last line of each traceback, if it was not to be expected."""
     found: list[str] = []
     inside, event = False, ""
@@ -43,9 +43,9 @@ def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
         elif inside and line and not line.startswith((" ", "\t")):
             inside = False
             found.append(line)
-    return [line for line in found if not named(line, expected)]
+    return [line for line in found if not is_expected(line, expected)]
 
 
-def named(line: str, expected: frozenset[str]) -> bool:
+def is_expected(line: str, expected: frozenset[str]) -> bool:
     name = RAISED.match(line)
     return name is not None and name[1] in expected

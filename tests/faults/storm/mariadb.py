@@ -37,13 +37,13 @@ async def book(url: str, context: Context) -> None:
             own.close()
 
 
-def opened(scene: Scene) -> "closing[Any]":
-    return holding.opened(scene, connection, pymysql.err.OperationalError)
+def open_connection(scene: Scene) -> "closing[Any]":
+    return holding.open_when_up(scene, connection, pymysql.err.OperationalError)
 
 
 def hold_snapshot(scene: Scene, name: str) -> None:
     """As a backup does: the server may clear away nothing that this one could still see."""
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         own.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         own.query("SELECT count(*) FROM penstock_ready")
         holding.stop()
@@ -52,7 +52,7 @@ def hold_snapshot(scene: Scene, name: str) -> None:
 
 def hold_rows(scene: Scene, name: str) -> None:
     """Stops in the middle of a write that nobody must ever see."""
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         own.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         for table in ("ready", "lease", "scheduled"):
             own.query(f"DELETE FROM penstock_{table} WHERE id % 2 = 0")
@@ -61,5 +61,5 @@ def hold_rows(scene: Scene, name: str) -> None:
 
 
 def hold_uncommitted(scene: Scene, name: str) -> None:
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         holding.hold_messages(scene, name, own)

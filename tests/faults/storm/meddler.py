@@ -1,7 +1,7 @@
 """An operator who cancels and redrives what is in everybody's hands."""
 
 from penstock.model.message import Record, State
-from tests.faults.storm.part import CorePart, tolerated
+from tests.faults.storm.part import CorePart, tolerate
 from tests.faults.storm.scene import SHARED_QUEUES
 
 WAITING = (State.READY, State.SCHEDULED, State.CLAIMED)
@@ -10,7 +10,7 @@ WAITING = (State.READY, State.SCHEDULED, State.CLAIMED)
 class Meddler(CorePart):
     async def work(self) -> None:
         while not self.stopping.is_set():
-            with tolerated():
+            with tolerate():
                 await self.meddle()
             await self.pause(self.random.uniform(0.05, 0.3))
 

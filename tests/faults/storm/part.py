@@ -62,7 +62,7 @@ class CorePart(Part):
 
 
 @contextmanager
-def tolerated() -> Iterator[None]:
+def tolerate() -> Iterator[None]:
     """A call that is refused or fails is recorded as that, and life goes on."""
     try:
         yield

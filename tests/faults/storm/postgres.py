@@ -30,13 +30,13 @@ async def book(url: str, context: Context) -> None:
         own.terminate()
 
 
-def opened(scene: Scene) -> "closing[Any]":
-    return holding.opened(scene, connection, psycopg.OperationalError)
+def open_connection(scene: Scene) -> "closing[Any]":
+    return holding.open_when_up(scene, connection, psycopg.OperationalError)
 
 
 def hold_snapshot(scene: Scene, name: str) -> None:
     """As a backup does: the server may clear away nothing that this one could still see."""
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         own.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         own.execute("SELECT count(*) FROM penstock.ready")
         holding.stop()
@@ -45,7 +45,7 @@ def hold_snapshot(scene: Scene, name: str) -> None:
 
 def hold_rows(scene: Scene, name: str) -> None:
     """Stops in the middle of a write that nobody must ever see."""
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         for table in ("ready", "lease", "scheduled"):
             own.execute(f"DELETE FROM penstock.{table} WHERE id % 2 = 0")
         holding.stop()
@@ -53,5 +53,5 @@ def hold_rows(scene: Scene, name: str) -> None:
 
 
 def hold_uncommitted(scene: Scene, name: str) -> None:
-    with opened(scene) as own:
+    with open_connection(scene) as own:
         holding.hold_messages(scene, name, own)

@@ -13,9 +13,9 @@ from tests.checker import Answer, Publish
 from tests.faults.storm import mariadb, postgres, sqlite
 from tests.faults.storm.bodies import body_of, filling
 from tests.faults.storm.holding import DRIVER_ERRORS
-from tests.faults.storm.part import CorePart, tolerated
+from tests.faults.storm.part import CorePart, tolerate
 from tests.faults.storm.product import BOOKS, app_of
-from tests.faults.storm.recording import refused
+from tests.faults.storm.recording import record_refusal
 from tests.faults.storm.scene import KILLERS, Scene, Stores
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Producer(CorePart):
     async def hand(self) -> None:
         while not self.stopping.is_set():
             way = self.random.choice(WAYS)
-            with tolerated():
+            with tolerate():
                 if not await self.crowded():
                     await getattr(self, way)()
             await self.pause(self.random.uniform(0.0, 0.1))
@@ -82,7 +82,7 @@ class Producer(CorePart):
         drafts = [self.draft() for _ in range(self.random.randint(2, 8))]
         calls = [self.witness.publish(draft) for draft in drafts]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            with tolerated():
+            with tolerate():
                 if isinstance(outcome, BaseException):
                     raise outcome
 
@@ -131,7 +131,7 @@ class Producer(CorePart):
                     connection.commit()
                     self.recorder.result(call, Answer("ok", id=job.id))
         except StoreError as error:
-            self.recorder.result(call, refused(error))
+            self.recorder.result(call, record_refusal(error))
         except DRIVER_ERRORS as error:
             # The server went away, perhaps in the middle of the commit: nobody knows.
             print(f"{type(error).__name__}: {error}", flush=True)

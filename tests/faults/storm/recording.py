@@ -41,32 +41,32 @@ async def record(
     try:
         result = await work
     except PenstockError as error:
-        recorder.result_many([(number, refused(error)) for number in numbers])
+        recorder.result_many([(number, record_refusal(error)) for number in numbers])
         raise
     recorder.result_many(list(zip(numbers, answers(result), strict=True)))
     return result
 
 
-def refused(error: PenstockError) -> Answer:
+def record_refusal(error: PenstockError) -> Answer:
     """A store that was busy or not there did nothing; of other troubles nobody knows."""
     unknown = isinstance(error, StoreError) and not isinstance(error, StoreBusy | StoreUnreachable)
     return Answer("unknown" if unknown else "refused", error.code)
 
 
-def published(outcome: Published) -> Answer:
+def record_published(outcome: Published) -> Answer:
     if outcome.code is not None:
         return Answer("refused", outcome.code)
     return Answer("ok", id=outcome.id, duplicate=outcome.duplicate)
 
 
-def settled(told: Told, due_at: int | None = None) -> Answer:
+def record_settled(told: Told, due_at: int | None = None) -> Answer:
     state = told.state.value if told.state else ""
     if told.kind is not AnswerKind.DONE:
         return Answer("refused", CODES.get(told.kind, told.kind.value.upper()), state=state)
     return Answer("ok", lease_until=told.lease_until, due_at=due_at, state=state)
 
 
-def claimed(message: Leased, lease: float) -> Claimed:
+def record_claimed(message: Leased, lease: float) -> Claimed:
     """`lease` is what the claim asked for; a message may have its own."""
     length = message.meta.lease or lease
     label, intact = read(message.body)

@@ -24,7 +24,13 @@ from penstock.store import Store
 from tests import checker
 from tests.checker import Publish, Recorder, Settle
 from tests.faults.storm.bodies import read
-from tests.faults.storm.recording import VERBS, claimed, published, record, settled
+from tests.faults.storm.recording import (
+    VERBS,
+    record,
+    record_claimed,
+    record_published,
+    record_settled,
+)
 
 SECOND = 1_000_000
 
@@ -64,7 +70,9 @@ class RecordingStore:
         now = await self.store.now()
         calls = [self._publish(entry, now) for entry in entries]
         work = self.store.enqueue(entries, atomic=atomic)
-        return await record(self.recorder, calls, work, lambda all: list(map(published, all)))
+        return await record(
+            self.recorder, calls, work, lambda all: list(map(record_published, all))
+        )
 
     def _publish(self, entry: Entry, now: int) -> Publish:
         label, _ = read(entry.body)
@@ -81,7 +89,7 @@ class RecordingStore:
             self.store.claim(claim),
             lambda taken: [
                 checker.Answer(
-                    "ok", claims=tuple(claimed(each, claim.lease) for each in taken.messages)
+                    "ok", claims=tuple(record_claimed(each, claim.lease) for each in taken.messages)
                 )
             ],
         )
@@ -118,7 +126,7 @@ class RecordingStore:
             [Settle(VERBS[move.verb], move.id, move.fence) for move in moves if move.verb in VERBS],
             self.store.settle(moves),
             lambda told: [
-                settled(answer, due_at)
+                record_settled(answer, due_at)
                 for answer, due_at, mine in zip(told, due, own, strict=True)
                 if mine
             ],
@@ -134,4 +142,4 @@ class RecordingStore:
 
 
 def answers(told: Sequence[Answer]) -> list[checker.Answer]:
-    return [settled(answer) for answer in told]
+    return [record_settled(answer) for answer in told]

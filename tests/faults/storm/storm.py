@@ -120,7 +120,7 @@ class Storm:
         tending = asyncio.create_task(self.tend(self.fleet.slots))
         await self.all_at_work()
         await Nemesis(self.fleet, self.ground, self.recorder).rage(strikes)
-        await ended(tending)
+        await cancel(tending)
 
     async def all_at_work(self) -> None:
         """Each has recorded a first call: on a busy machine that takes a while."""
@@ -153,8 +153,8 @@ class Storm:
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN):
                 await self.end_schedules(store)
-            await emptied(store)
-        await ended(tending)
+            await wait_until_empty(store)
+        await cancel(tending)
         drained_in = time.monotonic() - start
         await self.fleet.end(workers)
         return drained_in
@@ -174,7 +174,7 @@ class Storm:
         self.recorder.write([ticks(last[each.id], each.next_at) for each in first])
 
 
-async def emptied(store: Store) -> None:
+async def wait_until_empty(store: Store) -> None:
     """Or TimeoutError: a busy machine is slow to restart what killers end, but goes on."""
     cursor = Cursor()
     async with asyncio.timeout(DRAIN) as limit:
@@ -186,7 +186,7 @@ async def emptied(store: Store) -> None:
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def ended(task: "asyncio.Task[None]") -> None:
+async def cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -16,7 +16,13 @@ from tests.checker import (
     Settle,
 )
 from tests.faults.storm.bodies import read
-from tests.faults.storm.recording import VERBS, claimed, published, record, settled
+from tests.faults.storm.recording import (
+    VERBS,
+    record,
+    record_claimed,
+    record_published,
+    record_settled,
+)
 
 SECOND = 1_000_000
 
@@ -29,7 +35,7 @@ class Witness:
     async def publish(self, draft: Draft) -> Published:
         calls = await self._publishes([draft])
         work = self.broker.publish(draft)
-        return await record(self.recorder, calls, work, lambda one: [published(one)])
+        return await record(self.recorder, calls, work, lambda one: [record_published(one)])
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool, batch: str | None
@@ -37,7 +43,9 @@ class Witness:
         """`batch` names drafts of which all must enter or none."""
         calls = await self._publishes(drafts, batch)
         work = self.broker.publish_many(drafts, atomic=atomic)
-        return await record(self.recorder, calls, work, lambda all: list(map(published, all)))
+        return await record(
+            self.recorder, calls, work, lambda all: list(map(record_published, all))
+        )
 
     async def _publishes(self, drafts: Sequence[Draft], batch: str | None = None) -> list[Publish]:
         now = await self.broker.store.now()
@@ -62,7 +70,7 @@ class Witness:
             [Claim(queue, begins)],
             self.broker.claim(queue, consumer=consumer, limit=limit, wait=wait, begins=begins),
             lambda taken: [
-                Answer("ok", claims=tuple(claimed(each, lease) for each in taken.messages))
+                Answer("ok", claims=tuple(record_claimed(each, lease) for each in taken.messages))
             ],
         )
         return taken.messages
@@ -82,7 +90,7 @@ class Witness:
             self.recorder,
             [Settle(VERBS[settlement.verb], message.id, message.fence)],
             self.broker.settle_many([(message, settlement)]),
-            lambda told: [settled(each, due_at) for each in told],
+            lambda told: [record_settled(each, due_at) for each in told],
         )
         return told
 
@@ -94,16 +102,16 @@ class Witness:
     async def begin(self, message: Leased) -> None:
         call = Settle("begin", message.id, message.fence)
         work = self.broker.begin(message)
-        await record(self.recorder, [call], work, lambda told: [settled(told)])
+        await record(self.recorder, [call], work, lambda told: [record_settled(told)])
 
     async def cancel(self, id: int, *, force: bool) -> None:
         work = self.broker.admin.cancel(id, force=force)
-        await record(self.recorder, [Cancel(id, force)], work, lambda told: [settled(told)])
+        await record(self.recorder, [Cancel(id, force)], work, lambda told: [record_settled(told)])
 
     async def redrive(self, id: int) -> None:
         work = self.broker.admin.redrive(id)
-        await record(self.recorder, [Redrive(id)], work, lambda one: [published(one)])
+        await record(self.recorder, [Redrive(id)], work, lambda one: [record_published(one)])
 
 
 def answers(told: Sequence[Told]) -> list[Answer]:
-    return [settled(each) for each in told]
+    return [record_settled(each) for each in told]
