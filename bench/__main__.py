@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import measures, page, postgres_measures, server_measures
+from bench import measures, page, postgres_measures, server_measures, two_inserts
 from bench.figures import Figure
 from bench.ground import QUICK, Ground, Sizes
 from bench.mariadb import MariaDB
@@ -25,8 +25,8 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "redis": Redis,
 }
 MEASURES: dict[str, Measures] = {
-    "sqlite": measures.MEASURES,
-    "postgres": measures.MEASURES | postgres_measures.MEASURES,
+    "sqlite": measures.MEASURES | two_inserts.SQLITE_MEASURES,
+    "postgres": measures.MEASURES | two_inserts.POSTGRES_MEASURES | postgres_measures.MEASURES,
     "mariadb": measures.MEASURES | server_measures.MEASURES,
     "redis": measures.MEASURES,
 }

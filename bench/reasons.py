@@ -20,11 +20,11 @@ REASONS: dict[str, dict[str, str]] = {
     "sqlite": {
         "latency_p50_ms": SLOW_MACHINE,
         "bulk": "a message is written to two tables, and its ticket to an index; the reference"
-        " writes one row",
+        " writes one row. `bulk_two_inserts` compares with both inserts by hand",
     },
     "postgres": {
         "publish_one": "message and ticket are two rows where the bare insert is one, and both"
-        " sides wait for the same disk",
+        " sides wait for the same disk. `publish_two_inserts` compares with both by hand",
         "bulk": "message and ticket are rows of two tables where the reference fills one; the"
         " spread is wide",
         "bulk_mixed": "as `bulk`, and every entry brings its own type, rank and moments",

@@ -29,6 +29,7 @@ POSTGRES = {
     "publish_64_callers": Target("ratio", ">=", 5),
     "bulk": Target("ratio", ">=", 0.57),
     "bulk_mixed": Target("ratio", ">=", 0.41),
+    "publish_two_inserts": Target("ratio", ">=", 0.9),
     "drain": Target("ratio", ">=", 0.9),
     "client_cpu_us": Target("value", "<=", 5),
     "drain_threads_by_hand": Target("ratio", ">=", 0.8),
