@@ -25,7 +25,9 @@ from bench.dashboard_tabs import open_tabs
 from bench.figures import Figure, compare_values, summarise
 from bench.http.serving import Served, serve_penstock
 from bench.postgres import Postgres
+from bench.references.sqlite_loops import sleep
 from bench.table import HEADER, Target, format_json_line, format_line
+from bench.usage import read_server_seconds
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.model.message import Draft
@@ -36,6 +38,8 @@ CHROMIUM = "/usr/bin/chromium"
 WAITING, EVENTS_PER_SECOND = 100_000, 500
 PUBLISH_BATCH, WORK_BATCH = 1_000, 25
 LOADS, FILTERS, TABS, REPEATS, DRAINED = 5, 40, 20, 5, 40_000
+# How long processor time is counted.
+SLICE_S = 5.0
 LONG_TASKS = """
 window.longest = 0;
 new PerformanceObserver((list) => {
@@ -194,8 +198,34 @@ def measure_tabs(name: str, url: str, folder: Path) -> Iterator[Measured]:
         sides = [[each[index] for each in side] for side in (alone, beside)]
         found = compare_values(f"{name} {verb}", "msg/s", *sides)
         yield found, Target("ratio", ">=", 0.95)
-    # Says more than the ratios on a machine that does other work.
     yield summarise(f"{name} server", "cores", cores), None
+
+
+def measure_tab_cost(
+    name: str, url: str, folder: Path, read_database: Callable[[], float]
+) -> Iterator[Measured]:
+    """Measures by processor time what tabs cost a store under a fixed load.
+
+    The tabs' own process takes turns on the same cores, which the rates of `measure_tabs` include.
+    """
+    run_apart(fill, url, WAITING)
+    alone, beside = [], []
+    with serve_penstock(folder, url) as server, run_worker(url):
+
+        def count_share() -> float:
+            """Returns the share of the machine that server and database take, in percent."""
+            began, used = monotonic(), server.cpu + read_database()
+            sleep(SLICE_S)
+            cores = (server.cpu + read_database() - used) / (monotonic() - began)
+            return 100 * cores / (os.cpu_count() or 1)
+
+        for _ in range(REPEATS):
+            alone.append(count_share())
+            with open_tabs(server.port, TABS):
+                sleep(SLICE_S / 2)
+                beside.append(count_share())
+    costs = [with_tabs - without for with_tabs, without in zip(beside, alone, strict=True)]
+    yield summarise(f"{name} cost", "%", costs), Target("value", "<=", 5)
 
 
 def measure_in_browser(folder: Path, only: str | None, minutes: float) -> Iterator[Measured]:
@@ -213,8 +243,15 @@ def measure(folder: Path, only: str | None, minutes: float) -> Iterator[Measured
         yield from measure_in_browser(folder, only, minutes)
     if only in (None, "tabs"):
         yield from measure_tabs("sqlite", f"sqlite:///{folder}/tabs.db", folder)
-        with Postgres(Path(gettempdir())).fresh() as url:
+        yield from measure_tab_cost("sqlite", f"sqlite:///{folder}/cost.db", folder, lambda: 0.0)
+        subject = Postgres(Path(gettempdir()))
+        with subject.fresh() as url:
             yield from measure_tabs("postgres", url, folder)
+        with subject.fresh() as url:
+            postmaster = subject.server.postmaster
+            yield from measure_tab_cost(
+                "postgres", url, folder, lambda: read_server_seconds(postmaster)
+            )
 
 
 def main() -> None:
