@@ -37,11 +37,16 @@ REFUND = HumanPattern(
     },
 )
 
-
 MAIL = {
     "type": "object",
     "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
     "required": ["to"],
+}
+
+
+REFUND_BODY = {
+    "type": "object",
+    "properties": {"order": {"type": "integer"}, "amount": {"type": "number", "minimum": 0}},
 }
 
 
@@ -118,7 +123,7 @@ async def send_shop_traffic(number: int, publish: Publish) -> None:
 
 
 async def furnish() -> None:
-    """Adds a rule, a schema, a workflow, a paused queue and two open decisions, once for a file."""
+    """Adds a rule, two schemas, a workflow, a paused queue and two open decisions, once for a file."""
     broker = await app.broker()
     if await broker.rules.list_rules():
         return
@@ -135,6 +140,8 @@ async def furnish() -> None:
         flow.add(send_mail.call("ada@example.org", "the books are closed"), after=parts)
     await broker.schemas.add("mail", MAIL)
     await broker.schemas.bind("mail", "mail", follow=True)
+    await broker.schemas.add("refund", REFUND_BODY)
+    await broker.schemas.bind("refunds", "refund", follow=True)
     for order, amount, hours in ((90_017, 612.40, 0.8), (90_044, 58.00, 5.0)):
         await refund.aenqueue(order, amount, hours)
     await broker.admin.set_state("exports", QueueState.PAUSED)
