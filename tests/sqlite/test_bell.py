@@ -193,6 +193,18 @@ async def test_a_waiter_that_was_cancelled_is_forgotten(any_store: SqliteStore) 
     await publish(any_store)
 
 
+@linux
+@pytest.mark.usefixtures("trusting")
+async def test_the_first_wait_misses_no_publish_since_the_claim(
+    store: SqliteStore, path: Path
+) -> None:
+    since = store.wakes
+    async with await open_file(path) as other:
+        await publish(other)
+    with anyio.fail_after(CAP):
+        await store.wait_ready([(await default_queue(store)).id], HOUR, since)
+
+
 @pytest.mark.usefixtures("trusting")
 async def test_closing_ends_every_wait(path: Path) -> None:
     store = await open_file(path)

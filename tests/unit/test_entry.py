@@ -63,6 +63,14 @@ def test_drafts_of_one_publisher_are_one_batch() -> None:
     assert json.loads(batch.heading.meta or "") == {"publisher": "ann"}
 
 
+@pytest.mark.parametrize(
+    "other", [{"priority": 3}, {"type": "fax"}, {"delay": 9.0}, {"publisher": "bob"}], ids=str
+)
+def test_drafts_that_differ_in_more_than_bodies_are_no_uniform_batch(other: dict[str, Any]) -> None:
+    drafts = [Draft(queue="jobs", body=b"1"), Draft(queue="jobs", body=b"2", **other)]
+    assert make_uniform_batch(drafts, queue()) is None
+
+
 def test_a_mixed_batch_keeps_its_publishers() -> None:
     drafts = [
         Draft(queue="jobs", body=b"1", publisher="ann"),

@@ -54,8 +54,6 @@ class SocketNotifier(Waiters):
         """Opens the watch when it is first needed."""
         if self.watch is None:
             self.watch = -1 if self.path is None else open_watch(self.path)
-            # Notices before it were not heard, so a claim before it may have missed work.
-            self.wakes += 1
         return self.watch
 
     def listen(self) -> None:
