@@ -37,17 +37,18 @@ SPARK_MODULES = tuple(
     )
 )  # fmt: skip
 # These take minutes. They start first, so that no process is left working alone at the end.
+# Those of a package are together: its servers end when a process leaves it.
 SLOW_MODULES = (
     *SPARK_MODULES,
     PIPELINE_TESTS,
     "tests/worker/test_standby.py",
     "tests/faults/test_storm.py",
     "tests/docs/test_examples.py",
+    "tests/dashboard/",
+    "tests/conformance/test_machine.py",
     "tests/http/test_fuzz.py",
     "tests/http/test_generated_clients.py",
     "tests/http/test_authorization.py",
-    "tests/dashboard/",
-    "tests/conformance/test_machine.py",
     "tests/http/test_scaiqueue.py",
     "tests/http/test_notices.py",
     "tests/http/test_settle_rights.py",

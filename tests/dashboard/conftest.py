@@ -39,20 +39,20 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def folder() -> Iterator[Path]:
     with TemporaryDirectory(prefix="penstock-", dir=memory()) as name:
         yield Path(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(folder: Path) -> Iterator[Served]:
     with served(f"sqlite:///{folder}/furnished.db", folder) as running:
         furnish(running)
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def busy(folder: Path) -> Iterator[Served]:
     """A server whose tests make what they need."""
     with served(
@@ -61,7 +61,7 @@ def busy(folder: Path) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locked(folder: Path) -> Iterator[Served]:
     """A server that asks for keys. Its own may do everything."""
     with serve_with_auth(f"sqlite:///{folder}/locked.db", folder) as running:

@@ -15,7 +15,7 @@ STORES = ("sqlite", "postgres")
 OTHER_STORES = ("mariadb", "redis")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def folder() -> Iterator[Path]:
     with TemporaryDirectory(prefix="penstock-", dir=memory()) as name:
         yield Path(name)
@@ -48,7 +48,7 @@ class Kept:
         return self.servers[url]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kept() -> Iterator[Kept]:
     kept = Kept()
     yield kept
@@ -56,12 +56,12 @@ def kept() -> Iterator[Kept]:
         server.end()
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def store(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> str:
     return kept.url(request, folder, "queue")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(store: str, folder: Path, kept: Kept) -> Served:
     return kept.server(store, folder)
 
@@ -83,14 +83,14 @@ def every_server(
 
 
 # What is sent, and when, is the same on every store.
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=LONG)])
+@pytest.fixture(scope="package", params=["sqlite", pytest.param("postgres", marks=LONG)])
 def caller(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> Served:
     """One that may send callbacks and notices to this machine, on a store of its own: others would
     send them, too, and may not."""
     return kept.server(kept.url(request, folder, "caller"), folder, *SENDING)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def receiver() -> Iterator[Receiver]:
     with receiving() as running:
         yield running
@@ -103,7 +103,7 @@ def own_server(folder: Path, tmp_path: Path) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One that takes short requests alone."""
     home = tmp_path_factory.mktemp("small")

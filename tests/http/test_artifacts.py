@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 LARGEST = 1_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One that takes short files alone."""
     home = tmp_path_factory.mktemp("strict")

@@ -32,7 +32,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home: Path = tmp_path_factory.mktemp("fuzzed")
     with served(f"sqlite:///{home}/fuzzed.db", home) as running:
@@ -50,7 +50,7 @@ LABELS = sorted(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def schema() -> Any:
     return schemathesis.openapi.from_dict(make_document(OPERATIONS))
 
