@@ -263,6 +263,17 @@ async def test_a_rate_bounds_each_batch(stage: Stage) -> None:
     assert (await stage.broker.bulk.get(action.id)).counts.done == 2
 
 
+async def test_a_batch_does_not_begin_before_the_rate_allows_it(stage: Stage) -> None:
+    """The command line asks its runner more often than the rate allows."""
+    await stage.publish_each(5)
+    action = await stage.broker.bulk.start("cancel", filter="queue:default", rate=0.01)
+    runner = make_runner(stage)
+    await runner.tick()
+    (name,) = runner.due
+    assert await runner.advance(name) > 0
+    assert (await stage.broker.bulk.get(action.id)).counts.done == 1
+
+
 async def test_an_action_whose_key_is_revoked_is_paused(stage: Stage) -> None:
     credentials = Credentials(stage.store)
     key, _ = await credentials.create_key(Key(id="", name="k", roles=("operator",)))

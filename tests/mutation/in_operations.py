@@ -164,6 +164,8 @@ BULK_ACTIONS = (
              'if state != "active":', "if False:", BULK),
     Mutation("bulk_is_taken_over_at_once", "agents/bulk_runner.py", "is_owned_by_another",
              "return action.owned_until > await self.store.now()", "return False", BULK),
+    Mutation("bulk_rate_binds_the_server_only", "agents/bulk_runner.py", "advance",
+             "if self.due.get(name, began) <= began:", "if True:", BULK),
     Mutation("bulk_ends_when_it_loses_a_queue", "broker/bulk/reader.py", "note_queues",
              "if id not in scope.queues and queue is not None", "if False and queue is not None",
              BULK),

@@ -40,10 +40,8 @@ class BulkRunner:
         # While it works on some, it looks for others now and then.
         if now >= self.listed_at + self.every or min(self.due.values(), default=math.inf) > now:
             await self.list_active()
-        for name, due_at in self.due.items():
-            if due_at <= (began := time.monotonic()):
-                interval = await self.advance(name)
-                self.due[name] = began + interval
+        for name in self.due:
+            await self.advance(name)
         await self.report()
         now = time.monotonic()
         next_at = min([self.listed_at + self.every, *self.due.values()])
@@ -57,7 +55,14 @@ class BulkRunner:
         self.steps.reader.keep_only(names)
 
     async def advance(self, name: str) -> float:
-        """Does one batch. Returns in how many seconds from its start the next one is due."""
+        """Does a batch if one is due. Returns the seconds until the next one."""
+        began = time.monotonic()
+        if self.due.get(name, began) <= began:
+            self.due[name] = began + await self.do_batch(name)
+        return max(0.0, self.due[name] - time.monotonic())
+
+    async def do_batch(self, name: str) -> float:
+        """Returns in how many seconds from its start the next batch is due."""
         stored = self.known.pop(name, None) or await self.steps.load(name)
         if stored is None or stored.action.state not in UNDERWAY:
             return self.every
