@@ -252,8 +252,8 @@ ADOPTING = (
 
 RETRIES = "tests/unit/test_retry.py"
 RETRYING = (
-    Mutation("retries_have_no_end", "retry.py", "again_at_once", "self.left -= 1", "pass", RETRIES),
-    Mutation("retries_have_no_deadline", "retry.py", "again_at_once",
+    Mutation("retries_have_no_end", "retry_policies.py", "again_at_once", "self.left -= 1", "pass", RETRIES),
+    Mutation("retries_have_no_deadline", "retry_policies.py", "again_at_once",
              "time.monotonic() + self.delay > self.ends_at", "False", RETRIES),
     code("conflict_of_a_publish_is_not_busy", "sql/server_verbs.py enqueue",
          "return [publish.BUSY] * len(entries)", "raise", "tests/postgres/test_retries.py"),

@@ -44,9 +44,10 @@ from penstock.model.anomalies import Severity
 from penstock.model.detectors import Detector, DetectorFunction
 from penstock.model.queue import Missed, Schedule
 from penstock.stores.urls import redact_url
+from penstock.worker.ack_policy import AckPolicy, format_error
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler, SubscriberHandler
-from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_error
+from penstock.worker.retry_strategies import Strategy, TimedStrategy
 from penstock.worker.tracebacks import format_traceback
 
 if TYPE_CHECKING:

@@ -24,10 +24,11 @@ from penstock.app.task import Choices
 from penstock.errors import InvalidInput
 from penstock.model.broadcast import make_child_name
 from penstock.rules.validation import check_name
+from penstock.worker.ack_policy import AckPolicy, AckRules, Unfit
 from penstock.worker.codec import RawBody, Values, read_hints
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, SubscriberHandler
-from penstock.worker.policy import AckPolicy, AckRules, Strategy, TimedStrategy, Unfit
+from penstock.worker.retry_strategies import Strategy, TimedStrategy
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

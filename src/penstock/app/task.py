@@ -22,11 +22,11 @@ from penstock.app.job import Home, Job
 from penstock.errors import InvalidInput
 from penstock.model.fields import JobFields, copy_job_fields
 from penstock.model.message import Dedup, Draft, Moment
+from penstock.worker.ack_policy import AckRules
 from penstock.worker.codec import Arguments, Values, read_hints
 from penstock.worker.context import Context
 from penstock.worker.handler import App, ExecutorKind, TaskHandler
 from penstock.worker.local_context import make_local_context
-from penstock.worker.policy import AckRules
 
 # The names of options in Celery, RQ, Dramatiq and Huey.
 OTHER_NAMES = {

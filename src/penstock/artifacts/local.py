@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.artifacts.storage import ArtifactContent
 from penstock.errors import StoreError, StoreFull, StoreUnusable
-from penstock.retry import UPLOAD, Retries
+from penstock.retry_policies import UPLOAD, Retries
 from penstock.rules.validation import clip
 from penstock.store import Check
 

@@ -28,7 +28,7 @@ from penstock.model.store_types import (
     Mark,
     Move,
 )
-from penstock.retry import CLAIM, SETTLE, Retries
+from penstock.retry_policies import CLAIM, SETTLE, Retries
 from penstock.rules import lifecycle, validation
 from penstock.rules.settlements import check_seen, check_settlement
 from penstock.store import Store

@@ -43,7 +43,7 @@ from penstock.model.store_types import (
     Mark,
     Published,
 )
-from penstock.retry import REMOTE_CALL, REMOTE_SETTLE, RetryPolicy
+from penstock.retry_policies import REMOTE_CALL, REMOTE_SETTLE, RetryPolicy
 from penstock.wire import consume as wire
 from penstock.wire.fields import encode_body
 from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request

@@ -13,7 +13,7 @@ from penstock.model.human import Decision
 from penstock.rules.durations import parse_seconds
 from penstock.worker.approvals import ApprovalCall, make_approval, read_decision
 from penstock.worker.codec import Values
-from penstock.worker.policy import RetryStrategy
+from penstock.worker.retry_strategies import RetryStrategy
 from penstock.worker.step_calls import (
     ChildCall,
     Outcome,

@@ -11,7 +11,7 @@ from penstock.broker.consume import MAX_CLAIM_QUEUES
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased
-from penstock.retry import LOOP_RETRY_DELAY_S
+from penstock.retry_policies import LOOP_RETRY_DELAY_S
 from penstock.worker.executors.base import Executor
 from penstock.worker.options import WorkerOptions
 from penstock.worker.prefetch import Pace, Prefetch

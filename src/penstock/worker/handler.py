@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 from penstock.errors import InvalidInput
 from penstock.model.fields import MAX_RUNS
 from penstock.model.settings import check_range
+from penstock.worker.ack_policy import AckPolicy, AckRules, Unfit
 from penstock.worker.codec import Arguments, Values
 from penstock.worker.context import Context
-from penstock.worker.policy import AckPolicy, AckRules, Unfit
 
 ExecutorKind = Literal["async", "thread", "process", "shell"]
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from penstock.errors import StepTooLarge, StoreError
 from penstock.model.message import Leased, Park, Release, Settlement, SettleReject
 from penstock.model.store_types import Answer
 from penstock.model.waiting import WaitPlan
-from penstock.retry import LEASE_RETRY_DELAY_S
+from penstock.retry_policies import LEASE_RETRY_DELAY_S
 from penstock.rules.lifecycle import CODE_CHANGED
+from penstock.worker.ack_policy import TimedOut, format_error
 from penstock.worker.completer import Completer, RunEnd, drop
 from penstock.worker.context import Context
 from penstock.worker.dispatcher import HandlerRoutes
 from penstock.worker.handler import Handler, TaskHandler
-from penstock.worker.policy import TimedOut, format_error
 from penstock.worker.step_calls import refuse_steps
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
 

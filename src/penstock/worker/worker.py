@@ -16,6 +16,7 @@ from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import DONE, Answer, AnswerKind
 from penstock.runner import make_identity
+from penstock.worker.ack_policy import Unfit, follow_strategy, judge, needs_times
 from penstock.worker.attempt_timer import AttemptTimer
 from penstock.worker.completer import RETRIED_ANSWERS, ArtifactKeeper, Completer, RunEnd, drop
 from penstock.worker.context import Context
@@ -27,7 +28,6 @@ from penstock.worker.handler import Handler
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.loops import repeat_forever
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import Unfit, follow_strategy, judge, needs_times
 from penstock.worker.prefetch import GiveBack
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog

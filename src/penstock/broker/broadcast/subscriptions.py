@@ -24,7 +24,7 @@ from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import MAX_DURATION_S, QueueSettings, change
 from penstock.model.store_types import Cursor
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.filter_match import list_fields
 from penstock.rules.validation import check_name, check_number, clip
 

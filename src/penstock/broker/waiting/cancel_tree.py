@@ -11,7 +11,7 @@ from penstock.model.message import Record, State
 from penstock.model.queue import HUMAN
 from penstock.model.store_types import Answer, AnswerKind
 from penstock.model.waiting import CancelledTree
-from penstock.retry import DEAD_LETTER
+from penstock.retry_policies import DEAD_LETTER
 from penstock.rules.human_steps import make_abandoned
 from penstock.rules.waiting import list_children
 from penstock.store import Store

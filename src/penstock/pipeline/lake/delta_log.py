@@ -39,7 +39,7 @@ from penstock.pipeline.lake.files import DELTA_LOG, LakeFiles
 from penstock.pipeline.lake.lake import MAX_PARALLEL_READS, Lake
 from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.lake.schema import SCHEMAS, TABLES, Table
-from penstock.retry import DELTA_COMMIT, Retries
+from penstock.retry_policies import DELTA_COMMIT, Retries
 
 PLAIN = {"bigint": "long", "int": "integer"}
 

@@ -17,7 +17,7 @@ from penstock.pipeline.lake.manifest import LakePart
 from penstock.pipeline.lake.reader import read_parts
 from penstock.pipeline.lake.schema import SCHEMAS, TABLES, Table, list_added_columns
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
-from penstock.retry import CENSUS
+from penstock.retry_policies import CENSUS
 from penstock.store import Store
 
 KEYS: dict[Table, str] = {"message": "id", "history": "position"}

@@ -28,7 +28,7 @@ from penstock.model.store_types import (
     Retention,
 )
 from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
-from penstock.retry import TRANSACTION, Retries
+from penstock.retry_policies import TRANSACTION, Retries
 from penstock.store import Check
 from penstock.stores.postgres import caller_transaction, feed, health, publish, schema, waiting
 from penstock.stores.postgres.caller_transaction import KINDS

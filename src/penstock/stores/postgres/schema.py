@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from penstock.errors import StoreBusy, StoreUnusable
-from penstock.retry import MIGRATION_TURN, Retries
+from penstock.retry_policies import MIGRATION_TURN, Retries
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import CALL_TIMEOUT_S, PostgresDsn
