@@ -34,7 +34,7 @@ from penstock.model.settings import SHELL_TYPE, QueueSettings
 from penstock.model.store_types import Dedupe, Entry
 from penstock.model.uniform_batch import UniformBatch
 from penstock.rules.callbacks import check_url
-from penstock.rules.lifecycle import clamp_priority, compute_rank
+from penstock.rules.priority import clamp_priority, compute_rank
 from penstock.rules.validation import check_moment, check_number, check_text, clip, is_word
 
 # The settings of the queue bound the body and the priority; the queue is looked up by name.

@@ -10,7 +10,7 @@ from penstock.model import message
 from penstock.model.fields import MAX_DELAY_S, MAX_RUNS
 from penstock.model.message import Leased, Settlement
 from penstock.model.settings import Backoff, check_range
-from penstock.rules.lifecycle import compute_delay
+from penstock.rules.backoff import compute_delay
 from penstock.rules.settlements import check_settlement
 
 
