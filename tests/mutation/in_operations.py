@@ -203,8 +203,8 @@ BULK_ACTIONS = (
     Mutation("an_edited_message_loses_its_turn", "stores/sql/items.py", "keep_turn",
              "turn = old.id if position is None else position", "turn = id", REPLACE),
     Mutation("a_replaced_message_calls_back", "stores/sql/items.py", "replace",
-             "await keys.free(tx, item.id, old.flags)",
-             "await keys.finalize(tx, item.id, old.flags, State.CANCELLED)", REPLACE),
+             "await ordering_keys.free(tx, item.id, old.flags)",
+             "await finalize(tx, item.id, old.flags, State.CANCELLED)", REPLACE),
 )  # fmt: skip
 
 OPERATIONS = (*BULK_ACTIONS, *COPYING, *LOOKING, *SEARCHING, *COUNTING)

@@ -4,10 +4,7 @@ import random
 from collections.abc import Callable
 from typing import assert_never
 
-from penstock.model.message import (
-    Meta,
-    Nack,
-)
+from penstock.model.message import Meta, Nack
 from penstock.model.settings import Backoff, QueueSettings
 from penstock.model.store_types import Lease
 

@@ -18,12 +18,9 @@ from penstock.stores.mariadb.statement import (
     to_tuples,
 )
 from penstock.stores.sql.database import Mode
-from penstock.stores.sql.keys import make_lockable
-from penstock.stores.sql.publish import (
-    LockingTransaction,
-    StoreTransaction,
-    compute_kept_until,
-)
+from penstock.stores.sql.dedup import compute_kept_until
+from penstock.stores.sql.ordering_keys import make_lockable
+from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 
 # Statements whose row count is not used.

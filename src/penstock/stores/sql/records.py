@@ -22,7 +22,6 @@ from penstock.model.message import (
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Diagnosis, Query, WorkerInfo
-from penstock.rules.settlements import make_seen_key
 from penstock.stores.sql.transaction import SqlTransaction
 
 decode_meta_json = msgspec.json.Decoder(Meta).decode
@@ -220,11 +219,6 @@ async def diagnose(tx: SqlTransaction, id: int, queue_id: int, limit: int) -> Di
 
 async def find_by_name(tx: SqlTransaction, queue_id: int, name: str) -> int | None:
     row = await tx.one("name_taken", queue_id=queue_id, name=name)
-    return row[0] if row else None
-
-
-async def find_seen(tx: SqlTransaction, queue_id: int, key: str) -> int | None:
-    row = await tx.one("dedup_seen", queue_id=queue_id, key=make_seen_key(key), now=tx.now)
     return row[0] if row else None
 
 

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, Type
 
 from penstock.model.message import NEVER
 from penstock.stores.notifier import WorkNotifier, wait_for_work
-from penstock.stores.sql import (
-    documents,
-    export,
-    messages,
-    queues,
-    records,
-    upkeep,
-)
+from penstock.stores.sql import dedup, documents, export, messages, queues, records, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import with_audit
@@ -233,7 +226,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.look(records.find_by_name, queue_id, name)
 
     async def seen(self, queue_id: int, key: str) -> int | None:
-        return await self.database.look(records.find_seen, queue_id, key)
+        return await self.database.look(dedup.find_seen, queue_id, key)
 
     async def result(self, id: int) -> bytes | None:
         return await self.database.look(records.get_result, id)

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.model.message import Flag, State, Verb
 from penstock.model.store_types import AgentRun, Firing, Promoted, Pruned, Retention
 from penstock.store import Check
-from penstock.stores.sql import documents, keys
+from penstock.stores.sql import documents, ordering_keys
 from penstock.stores.sql.export import ready_since
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
@@ -36,7 +36,7 @@ async def promote_one(tx: SqlTransaction, ticket: Ticket, key: str | None) -> No
     waits = ticket.flags & Flag.KEYED and await tx.one("is_head", id=ticket.id) is None
     if waits and key is not None:
         await tx.run("get_in_line", id=ticket.id)
-        await keys.advance(tx, ticket.queue_id, key)
+        await ordering_keys.advance(tx, ticket.queue_id, key)
         return
     if await tx.one("take_scheduled", id=ticket.id) is not None:
         await tx.put_ready(ticket)
