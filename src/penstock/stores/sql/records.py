@@ -222,11 +222,6 @@ async def find_by_name(tx: SqlTransaction, queue_id: int, name: str) -> int | No
     return row[0] if row else None
 
 
-async def get_result(tx: SqlTransaction, id: int) -> bytes | None:
-    row = await tx.one("result", id=id, now=tx.now)
-    return row[0] if row else None
-
-
 async def find_oldest(tx: SqlTransaction, query: Query, after: int) -> list[Record]:
     """Reads on in the order of ids until enough are in the state."""
     found: list[Record] = []

@@ -20,6 +20,7 @@ from penstock.model.store_types import (
 from penstock.stores.sql.dedup import record_seen
 from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.records import decode_meta
+from penstock.stores.sql.results import keep_result
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 LOST = Answer(AnswerKind.LOST)
@@ -47,11 +48,6 @@ async def complete_one(tx: SqlTransaction, item: Completion) -> Answer:
     await record_seen(tx, item, ticket.queue_id)
     await finalize(tx, ticket.id, ticket.flags, State.COMPLETED)
     return DONE
-
-
-async def keep_result(tx: SqlTransaction, item: Completion) -> None:
-    if item.result is not None:
-        await tx.run("keep_result", id=item.id, now=tx.now, body=item.result)
 
 
 async def extend_one(tx: SqlTransaction, item: Extension) -> Answer:

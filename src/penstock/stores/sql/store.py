@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, Type
 
 from penstock.model.message import NEVER
 from penstock.stores.notifier import WorkNotifier, wait_for_work
-from penstock.stores.sql import dedup, documents, export, messages, queues, records, upkeep
+from penstock.stores.sql import dedup, documents, export, messages, queues, records, results, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import with_audit
@@ -229,7 +229,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.look(dedup.find_seen, queue_id, key)
 
     async def result(self, id: int) -> bytes | None:
-        return await self.database.look(records.get_result, id)
+        return await self.database.look(results.get_result, id)
 
     async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
         return await self.database.read(records.diagnose, id, queue_id, limit)

@@ -21,7 +21,8 @@ from penstock.stores.sql.holds import (
     put_holds,
 )
 from penstock.stores.sql.publish import LockingTransaction, any_refused, publish_all, publish_atomic
-from penstock.stores.sql.settle import end, explain, find_state, keep_result
+from penstock.stores.sql.results import keep_result
+from penstock.stores.sql.settle import end, explain, find_state
 from penstock.stores.sql.steps import put_step
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
@@ -152,10 +153,6 @@ async def edges(tx: SqlTransaction, id: int) -> list[Edge]:
         Edge(held_id, awaited_id, number, None if state is None else State(state))
         for held_id, awaited_id, number, state in await tx.all("edges_of", id=id)
     ]
-
-
-async def awaited_results(tx: SqlTransaction, id: int) -> dict[int, bytes]:
-    return {awaited: bytes(body) for awaited, body in await tx.all("awaited_results", id=id)}
 
 
 async def holds(tx: SqlTransaction, ids: Sequence[int]) -> list[StoredHold]:

@@ -38,7 +38,8 @@ from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.finalize import finalize
-from penstock.stores.sql.settle import complete_one, explain, extend_one, keep_result
+from penstock.stores.sql.results import keep_result
+from penstock.stores.sql.settle import complete_one, explain, extend_one
 from penstock.stores.sqlite import caller_transaction, publish
 from penstock.stores.sqlite.caller_transaction import ADAPTERS
 from penstock.stores.sqlite.database import SqliteDatabase, bind
