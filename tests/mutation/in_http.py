@@ -66,7 +66,7 @@ HTTP = (
              "self.timer.await_head()", "pass", RESTING),
     Mutation("half_of_a_second_head", "http/uvicorn_protocol.py", "data_received",
              "elif self.in_head and self.timer.head_since is None:", "elif False:", RESTING),
-    Mutation("answers_that_nobody_reads", "http/timeouts.py", "",
+    Mutation("answers_that_nobody_reads", "http/connection_timeouts.py", "",
              "self.transport.abort()", "pass", RESTING),
     Mutation("stop_waits_for_a_body", "http/uvicorn_protocol.py", "check_stalled",
              "if received == self.received:", "if False:", RESTING),

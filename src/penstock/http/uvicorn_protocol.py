@@ -10,6 +10,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Malformed, PenstockError, RequestTimeout
+from penstock.http.connection_timeouts import ReadTimer, WriteTimer
 from penstock.http.context import CLOSE, RESPONDER_EXTENSION, Headers
 from penstock.http.lingering_close import (
     AnswerTransport,
@@ -18,7 +19,6 @@ from penstock.http.lingering_close import (
     error_response,
 )
 from penstock.http.state import ServerLimits
-from penstock.http.timeouts import ReadTimer, WriteTimer
 
 # Bounds a request head, and chunk extensions and other framing bytes of a body.
 MAX_HEAD_BYTES = 65_536

@@ -33,6 +33,7 @@ from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
 from penstock.worker.suspension import Suspender
+from penstock.worker.timeouts import TimeoutWatcher
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
@@ -40,7 +41,6 @@ log = structlog.get_logger()
 ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
 # A hook must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
-WATCH_INTERVAL_S = 0.05
 # Time to write results after the grace period.
 FINAL_FLUSH_TIMEOUT_S = 5.0
 
@@ -82,6 +82,7 @@ class Worker:
         self.quarantine = Quarantine(broker, self.drop_suspect)
         self.give_back = GiveBack(self.quarantine, self.release)
         self.dispatcher = self.make_dispatcher()
+        self.timeouts = TimeoutWatcher(self.routes, self.dispatcher.timed, lambda: self.busy)
         self.fetchers: list[Fetcher] = []
         self.fetching, self.tasks = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
 
@@ -137,7 +138,12 @@ class Worker:
             self.tasks.append(asyncio.create_task(self.heartbeat.run(self.broker)))
         else:
             self.heartbeat.run_in_thread(self.connect)
-        for step in (self.completer.step, self.quarantine.step, self.watch, self.give_back.step):
+        for step in (
+            self.completer.step,
+            self.quarantine.step,
+            self.timeouts.step,
+            self.give_back.step,
+        ):
             self.tasks.append(asyncio.create_task(repeat_forever(step)))
         for names, lanes in self.routes.group_queues():
             fetch = self.make_fetcher(names, lanes)
@@ -298,15 +304,6 @@ class Worker:
     def emit(self, event: str, context: Context, error: BaseException | None) -> None:
         if self.hook is not None:
             self.hook(event, context, error)
-
-    async def watch(self) -> None:
-        """Checks all runs for timeouts periodically, while there are runs with a timeout."""
-        if not self.busy:
-            self.dispatcher.timed.clear()
-        await self.dispatcher.timed.wait()
-        await asyncio.sleep(WATCH_INTERVAL_S)
-        for lane in self.routes.executors:
-            lane.sweep(time.monotonic())
 
     async def stop(self) -> None:
         """Releases unstarted messages, and lets running ones finish within the grace period."""
