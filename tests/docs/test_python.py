@@ -11,8 +11,8 @@ import pytest
 import penstock
 from penstock import AckPolicy, Context, Job, Message, Penstock, errors
 from penstock.app import job, workflow
-from penstock.app.app import EVENTS
 from penstock.app.enqueue import Enqueuer
+from penstock.app.hooks import EVENTS
 from penstock.app.subscribers import Router
 from penstock.app.task import BaseTask, TaskOptions
 from penstock.errors import InvalidInput
@@ -27,7 +27,7 @@ INSIDE = {
     "Penstock": {
         "add", "add_subscribers", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
         "make", "is_missing", "make_job", "prepare", "publish_calls", "publish_draft", "publish_on",
-        "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
+        "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run", "ensure_subscription", "make_agents",
         "make_detector_agents", "note_transaction", "prepare_workflow",
         "ensure_queues_outside",

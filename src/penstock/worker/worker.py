@@ -31,6 +31,7 @@ from penstock.worker.options import WorkerOptions
 from penstock.worker.prefetch import GiveBack
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
+from penstock.worker.shutdown import shut_down
 from penstock.worker.standby import Standby
 from penstock.worker.suspension import Suspender
 from penstock.worker.timeouts import TimeoutWatcher
@@ -41,8 +42,6 @@ log = structlog.get_logger()
 ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
 # A hook must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
-# Time to write results after the grace period.
-FINAL_FLUSH_TIMEOUT_S = 5.0
 
 
 class Worker:
@@ -306,25 +305,7 @@ class Worker:
             self.hook(event, context, error)
 
     async def stop(self) -> None:
-        """Releases unstarted messages, and lets running ones finish within the grace period."""
-        for fetch in self.fetchers:
-            fetch.stop()
-        await asyncio.gather(*self.fetching, return_exceptions=True)
-        self.release(self.quarantine.take_back())
-        for lane in self.routes.executors:
-            self.release(lane.take_back())
-        self.completer.hurry = True
-        await self.wait_until_drained(self.options.grace)
-        for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.executors)):
-            self.release(cut)
-        if not await self.wait_until_drained(FINAL_FLUSH_TIMEOUT_S):
-            log.error("stopped_with_unwritten_results", count=self.completer.waiting)
-        self.run_log.log_left_out(time.monotonic())
-        await self.artifact_keeper.stop()
-        await self.heartbeat.stop()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await shut_down(self)
 
     def release(self, contexts: Iterable[Context]) -> None:
         """Releases messages, unless their handler has settled them."""
@@ -334,14 +315,3 @@ class Worker:
             if context.id in self.held:
                 verdict = context.settlement if context.settled else Release()
                 self.completer.add(RunEnd(context, verdict))
-
-    async def wait_until_drained(self, timeout: float) -> bool:
-        """Waits until nothing is held or running. Returns False on timeout."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.busy:
-                    self.idle.clear()
-                    await self.idle.wait()
-        except TimeoutError:
-            return False
-        return True
