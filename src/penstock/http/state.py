@@ -44,13 +44,9 @@ from penstock.http.events.wait_tail import WaitTail
 from penstock.http.lake_jobs import LakeJobs
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
+from penstock.http.metrics.autoscale import QueueRates, estimate_run_time
 from penstock.http.metrics.prometheus import Depths, LagWatch, Metrics, watch_pool
-from penstock.http.metrics.queue_stats import (
-    QueueCounts,
-    QueueRates,
-    QueueStatsSampler,
-    estimate_run_time,
-)
+from penstock.http.metrics.queue_stats import QueueCounts, QueueStatsSampler
 from penstock.http.quotas import Quota
 from penstock.model.message import HistoryRow, Verb
 from penstock.outage import Outages

@@ -13,12 +13,8 @@ from penstock.errors import NotFound, Refused
 from penstock.http.auth.principal import OWNER, Extent, Requirement
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.handlers.queues import QUEUE_NAME
-from penstock.http.metrics.queue_stats import (
-    ENDED,
-    QueueRate,
-    QueueSnapshot,
-    compute_workers_needed,
-)
+from penstock.http.metrics.autoscale import QueueRate, compute_workers_needed
+from penstock.http.metrics.queue_stats import ENDED, QueueSnapshot
 from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
 from penstock.model.queue import Queue, QueueState
