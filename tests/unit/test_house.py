@@ -67,6 +67,35 @@ def test_class_names_are_unique() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_models_are_frozen() -> None:
+    """Rows that add up metrics and anomalies are filled while they are read."""
+    changing = {
+        node.name
+        for name, tree in trees().items()
+        if "/model/" in name or "/rules/" in name or "/wire/" in name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        if "Struct" in map(ast.unparse, node.bases)
+        if not any(keyword.arg == "frozen" for keyword in node.keywords)
+    }
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    (named,) = re.findall(r"that add up metrics and anomalies \(([^)]*)\)", guide)
+    assert changing == set(re.findall(r"`(\w+)`", named))
+
+
+def test_agents_live_in_their_package() -> None:
+    """Agents that serve the clients of one HTTP server live beside them."""
+    assert [
+        f"{name} {node.name}"
+        for name, tree in trees().items()
+        if "/agents/" not in name and "/http/" not in name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases)
+        for each in node.body
+        if isinstance(each, ast.AsyncFunctionDef) and each.name == "tick"
+    ] == []
+
+
 def read_docstrings() -> Iterator[tuple[str, str]]:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for name, tree in trees().items():

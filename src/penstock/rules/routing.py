@@ -18,7 +18,7 @@ from penstock.rules.rule_values import add_body, list_values
 MAX_SECONDS = 0.005
 
 
-class Routing(Struct):
+class Routing(Struct, frozen=True):
     """The outcome of the rules for one draft. The first output is the draft itself."""
 
     outputs: list[RuleOutput]
