@@ -187,7 +187,7 @@ HTTP = (
     Mutation("access_to_a_queue", "rules/access.py", "parse_grant",
              'found["right"] == Right.ACCESS', "False", RULES),
     Mutation("tenant_wide_for_one_scope", "http/auth/principal.py", "check_requirement",
-             "required.extent in (Extent.TENANT, Extent.STORE)", "False", BOUNDS),
+             "required.extent in (RightScope.TENANT, RightScope.STORE)", "False", BOUNDS),
     Mutation("key_beyond_its_scopes", "http/handlers/access.py", "check_key",
              "if not gives_access(call, key.scopes):", "if False:", BOUNDS),
     Mutation("revoked_by_anybody", "http/handlers/access.py", "revoke_key",

@@ -18,7 +18,7 @@ from typing import (
 
 import msgspec
 
-from penstock.app.job import Home, Job
+from penstock.app.job import Job, JobOwner
 from penstock.errors import InvalidInput
 from penstock.model.fields import JobFields, copy_job_fields
 from penstock.model.message import Dedup, Draft, Moment
@@ -162,7 +162,7 @@ class Call(Generic[R]):
         self.wake = wake
 
 
-class Publishes(Home, App, Protocol):
+class Publishes(JobOwner, App, Protocol):
     """The app a task belongs to."""
 
     def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]: ...

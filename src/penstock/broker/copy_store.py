@@ -33,7 +33,7 @@ from penstock.model.routing import (
     Trigger,
 )
 from penstock.model.schemas import BINDING, SCHEMA
-from penstock.model.store_types import Cursor, Tally
+from penstock.model.store_types import Cursor, PlaceCount
 from penstock.model.topology import TOPOLOGY
 from penstock.store import Store
 
@@ -285,7 +285,7 @@ async def copy_schedules(source: Store, target: Store, queue_ids: Mapping[int, i
 
 
 def compare(
-    source: list[Tally], target: list[Tally], queue_ids: Mapping[int, int], released: bool
+    source: list[PlaceCount], target: list[PlaceCount], queue_ids: Mapping[int, int], released: bool
 ) -> None:
     """Raises unless every queue has the same messages in the same places."""
     wanted = tally_places(source, queue_ids, released)
@@ -300,7 +300,9 @@ def compare(
         )
 
 
-def tally_places(tallies: list[Tally], queue_ids: Mapping[int, int], released: bool) -> "Places":
+def tally_places(
+    tallies: list[PlaceCount], queue_ids: Mapping[int, int], released: bool
+) -> "Places":
     counts: Counter[tuple[int, str]] = Counter()
     digests: Counter[tuple[int, str]] = Counter()
     for each in tallies:

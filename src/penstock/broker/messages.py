@@ -68,7 +68,7 @@ class Admin(QueueAdmin):
 
     async def explain(self, reference: int | str, *, scope: str = "default") -> "list[Cause]":
         """Explains why a message does not run or has not finished, the main cause first."""
-        from penstock.rules.explain import Situation, explain
+        from penstock.rules.explain import ExplainSnapshot, explain
 
         record, queue = await self._get_visible(reference, scope)
         diagnosis = await self.store.diagnose(record.message.id, queue.id)
@@ -77,7 +77,7 @@ class Admin(QueueAdmin):
         holds = await self.store.holds([record.message.id]) if waits else []
         edges = await self.store.edges(record.message.id) if holds else []
         return explain(
-            Situation(
+            ExplainSnapshot(
                 record=record,
                 queue=queue,
                 now=now,

@@ -63,7 +63,7 @@ class BatchItems(Struct, frozen=True):
     items: Sequence[Any]
 
 
-class Many(Struct, frozen=True):
+class BatchBody(Struct, frozen=True):
     messages: Sequence[Any]
     atomic: bool
 
@@ -138,7 +138,7 @@ class Client:
             outcomes = await self.transport.send(
                 "POST",
                 "/v1/publish/batch",
-                Many(some, atomic),
+                BatchBody(some, atomic),
                 gives=PublishOutcomes,
                 scope=scope,
                 again=again,

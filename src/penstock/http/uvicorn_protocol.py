@@ -13,8 +13,8 @@ from penstock.errors import Malformed, PenstockError, RequestTimeout
 from penstock.http.connection_timeouts import ReadTimer, WriteTimer
 from penstock.http.context import CLOSE, RESPONDER_EXTENSION, Headers
 from penstock.http.lingering_close import (
-    AnswerTransport,
     LingeringClose,
+    LingeringTransport,
     encode_response,
     error_response,
 )
@@ -77,7 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
         limits, loop = cast(UvicornConfig, self.config).limits, self.loop
-        self.answers = AnswerTransport(self.transport, self.close_after_answer)
+        self.answers = LingeringTransport(self.transport, self.close_after_answer)
         # uvicorn declares that it returns nothing, which closes the connection.
         vars(self)["eof_received"] = self.keep_open_after_eof
         self.unread = WriteTimer(loop, self.transport, limits.body_timeout)

@@ -56,7 +56,7 @@ def make_queue_rules(queue: Queue | None) -> QueueRules:
     )
 
 
-class Judgement(Struct, frozen=True):
+class AnomalyMatch(Struct, frozen=True):
     kind: str
     value: float | None
     threshold: float | None
@@ -79,7 +79,7 @@ def find_longest_run(rules: QueueRules) -> float:
     return min(rules.thresholds.slow_over, lease) * SECOND
 
 
-def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
+def judge(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
     """Finds the anomalies of one row, also of kinds that are off."""
     row, head, limits = timing.row, timing.head, rules.thresholds
     if timing.run is not None:
@@ -87,35 +87,35 @@ def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
         yield from judge_run(timing.run / SECOND, lease, row.verb, rules)
     first = row.deliveries <= 1 and timing.last is None
     if first and head is not None and head.size > limits.payload_over:
-        yield Judgement("large_payload", head.size, limits.payload_over)
+        yield AnomalyMatch("large_payload", head.size, limits.payload_over)
     if row.state is State.DEAD and not timing.was_dead:
-        yield Judgement("dlq_movement", row.attempts, limits.dead_least)
+        yield AnomalyMatch("dlq_movement", row.attempts, limits.dead_least)
     if row.verb is Verb.PARK:
-        yield Judgement("unknown_task", None, None)
+        yield AnomalyMatch("unknown_task", None, None)
     if row.state is State.CANCELLED and row.reason == "purged":
-        yield Judgement("bulk_delete", None, MIN_BULK_MESSAGES)
+        yield AnomalyMatch("bulk_delete", None, MIN_BULK_MESSAGES)
     if row.state is State.CANCELLED and row.reason == "moved":
-        yield Judgement("bulk_move", None, MIN_BULK_MESSAGES)
+        yield AnomalyMatch("bulk_move", None, MIN_BULK_MESSAGES)
     if row.verb in FAILED and row.error is not None:
         yield from judge_failure(timing, rules)
 
 
 def judge_run(
     run: float, lease: float | None, verb: Verb, rules: QueueRules
-) -> Iterator[Judgement]:
+) -> Iterator[AnomalyMatch]:
     limits = rules.thresholds
     if run > limits.slow_over:
-        yield Judgement("long_processing", run, limits.slow_over)
+        yield AnomalyMatch("long_processing", run, limits.slow_over)
     if verb is Verb.RECLAIM:
-        yield Judgement("lost_lease", run, limits.lost_least)
+        yield AnomalyMatch("lost_lease", run, limits.lost_least)
     if lease is not None and run - lease > lease * limits.overdue_leases:
-        yield Judgement("zombie_message", run - lease, limits.overdue_leases)
+        yield AnomalyMatch("zombie_message", run - lease, limits.overdue_leases)
 
 
-def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
+def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
     row, limits = timing.row, rules.thresholds
     if row.state in WAITING and count_attempts_left(timing, rules) == 1:
-        yield Judgement("near_dlq", row.attempts, limits.last_chance_least)
+        yield AnomalyMatch("near_dlq", row.attempts, limits.last_chance_least)
     if len(timing.rests) + 1 < limits.poison_attempts:
         return
     mark = make_fingerprint(row.error or "")
@@ -126,7 +126,7 @@ def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
     ]
     consumers = len({*alike, row.consumer})
     if len(alike) + 1 >= limits.poison_attempts and consumers >= limits.poison_consumers:
-        yield Judgement("poison_message", len(alike) + 1, limits.poison_attempts)
+        yield AnomalyMatch("poison_message", len(alike) + 1, limits.poison_attempts)
 
 
 def count_attempts_left(timing: Timing, rules: QueueRules) -> int | None:

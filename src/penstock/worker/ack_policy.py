@@ -11,10 +11,10 @@ from penstock.model.message import Leased, Settlement
 from penstock.rules.validation import check_number
 from penstock.worker.retry_strategies import AttemptTimes, Strategy, TimedStrategy, apply_strategy
 from penstock.worker.timeouts import TimedOut
-from penstock.worker.tracebacks import Reported
+from penstock.worker.tracebacks import FormattedError
 
 
-class Retry(Reported):
+class Retry(FormattedError):
     """Raise it in a handler to retry, after `delay` seconds if given."""
 
     def __init__(self, delay: float | None = None, reason: str = "") -> None:
@@ -31,7 +31,7 @@ class Cancelled(Exception):
     """Raised by `context.raise_if_cancelled()` to stop a run that was cancelled."""
 
 
-class Unfit(Exception):
+class CodecError(Exception):
     """Arguments or a result do not match their annotations, so a retry is pointless."""
 
 
@@ -85,7 +85,7 @@ def judge(
             return follow_strategy(rules, delivery, nack, times)
     if rules.policy in (AckPolicy.ACK, AckPolicy.ACK_FIRST):
         return None
-    if isinstance(error, Unfit) or not should_retry(rules, error):
+    if isinstance(error, CodecError) or not should_retry(rules, error):
         return message.SettleReject(format_error(error))
     return retry(rules, delivery, error, times)
 

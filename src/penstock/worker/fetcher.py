@@ -14,7 +14,7 @@ from penstock.model.message import Leased
 from penstock.retry_policies import LOOP_RETRY_DELAY_S
 from penstock.worker.executors.base import Executor
 from penstock.worker.options import WorkerOptions
-from penstock.worker.prefetch import Pace, Prefetch
+from penstock.worker.prefetch import Prefetch, RunRate
 from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
@@ -127,7 +127,7 @@ class Fetcher:
     def adapt_target(self) -> None:
         """Updates the prefetch target. Executors ask for more below half of it."""
         now, loads = time.monotonic(), [lane.load for lane in self.lanes]
-        pace = Pace(
+        pace = RunRate(
             sum(load.timed for load in loads),
             sum(load.run_seconds for load in loads),
             sum(load.busy(now) for load in loads),

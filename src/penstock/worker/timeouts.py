@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.worker.tracebacks import Reported
+from penstock.worker.tracebacks import FormattedError
 
 if TYPE_CHECKING:
     from penstock.worker.dispatcher import HandlerRoutes
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TIMEOUT_CHECK_INTERVAL_S = 0.05
 
 
-class TimedOut(Reported):
+class TimedOut(FormattedError):
     """A run exceeded its timeout."""
 
 

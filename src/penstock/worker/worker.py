@@ -16,7 +16,7 @@ from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import DONE, Answer, AnswerKind
 from penstock.runner import make_identity
-from penstock.worker.ack_policy import Unfit, follow_strategy, judge, needs_times
+from penstock.worker.ack_policy import CodecError, follow_strategy, judge, needs_times
 from penstock.worker.attempt_timer import AttemptTimer
 from penstock.worker.completer import RETRIED_ANSWERS, ArtifactKeeper, Completer, RunEnd, drop
 from penstock.worker.context import Context
@@ -28,7 +28,7 @@ from penstock.worker.handler import Handler
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.loops import repeat_forever
 from penstock.worker.options import WorkerOptions
-from penstock.worker.prefetch import GiveBack
+from penstock.worker.prefetch import UnstartedReleaser
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
 from penstock.worker.shutdown import shut_down
@@ -79,7 +79,7 @@ class Worker:
         self.attempt_timer = AttemptTimer(broker, scope)
         self.heartbeat = self.make_heartbeat(address)
         self.quarantine = Quarantine(broker, self.drop_suspect)
-        self.give_back = GiveBack(self.quarantine, self.release)
+        self.give_back = UnstartedReleaser(self.quarantine, self.release)
         self.dispatcher = self.make_dispatcher()
         self.timeouts = TimeoutWatcher(self.routes, self.dispatcher.timed, lambda: self.busy)
         self.fetchers: list[Fetcher] = []
@@ -233,7 +233,9 @@ class Worker:
         if result is None and error is None and settings.require_result:
             result = b"null"
         if result is not None and len(result) > (most := settings.max_body):
-            error = error or Unfit(f"result has {len(result)} bytes; at most {most} are stored")
+            error = error or CodecError(
+                f"result has {len(result)} bytes; at most {most} are stored"
+            )
             result = None
         if handler.manual and error is None and not context.settled:
             log.error("run_not_settled", id=context.id, handler=handler.name)

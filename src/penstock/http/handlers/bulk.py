@@ -131,14 +131,14 @@ async def import_messages(
     not run again; `state` takes others. Other fields that only an export has (id, timeline) are
     ignored. Each line succeeds or fails on its own."""
     await call.admin.queue(queue, scope=call.scope)
-    made = Importing(call, queue, frozenset(state) or UNFINISHED)
+    made = Importer(call, queue, frozenset(state) or UNFINISHED)
     async for line in call.lines():
         await made.add(line)
     await made.publish()
     return Imported(made.published, made.refused, made.errors, made.skipped)
 
 
-class Importing:
+class Importer:
     def __init__(self, call: RequestContext, queue: str, states: frozenset[State]) -> None:
         self.call = call
         self.queue = queue

@@ -11,7 +11,7 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.views import SavedView, SavedViews
 from penstock.errors import Unauthenticated
 from penstock.http.auth.authenticate import SessionProof
-from penstock.http.auth.principal import OWNER, Extent, Principal
+from penstock.http.auth.principal import OWNER, Principal, RightScope
 from penstock.http.auth.request_credential import SESSION_COOKIE
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.context import RequestContext
@@ -232,7 +232,7 @@ async def stream_changes(call: RequestContext) -> ChangeStream:
 views = OperationTable("views")
 
 
-@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=Extent.SCOPE)
+@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=RightScope.SCOPE)
 async def list_views(call: RequestContext) -> SavedViewViews:
     """Lists filters that were saved for everyone who may read the scope."""
     found = await get_views(call, Right.READ).list(scope=call.scope)
@@ -240,14 +240,14 @@ async def list_views(call: RequestContext) -> SavedViewViews:
 
 
 @views.add("PUT", "/v1/views/{name}", "Save a view", SavedViewView, takes=NewView,
-           extent=Extent.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
+           extent=RightScope.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
 async def save_view(call: RequestContext, name: Name, new: NewView) -> SavedViewView:
     """Creates a view or replaces the one of that name."""
     view = SavedView(name, new.filter, call.caller.subject)
     return make_view(await get_views(call, Right.MANAGE).save(view, scope=call.scope))
 
 
-@views.add("DELETE", "/v1/views/{name}", "Delete a view", None, status=204, extent=Extent.SCOPE)
+@views.add("DELETE", "/v1/views/{name}", "Delete a view", None, status=204, extent=RightScope.SCOPE)
 async def delete_view(call: RequestContext, name: Name) -> None:
     await get_views(call, Right.MANAGE).delete(name, scope=call.scope)
 

@@ -3,7 +3,7 @@
 from penstock.broker.waiting.human_webhooks import HumanWebhooks
 from penstock.broker.waiting.inbox import Inbox
 from penstock.errors import InvalidInput
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.human import HumanPattern, HumanSpec
@@ -213,7 +213,7 @@ def own_webhooks(call: RequestContext) -> HumanWebhooks:
 
 @human_webhooks.add(
     "GET", "/v1/human-webhooks", "List webhooks about human steps", HumanWebhookList,
-    right=Right.ACCESS, extent=Extent.SCOPE,
+    right=Right.ACCESS, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def list_human_webhooks(call: RequestContext) -> HumanWebhookList:
     found = await own_webhooks(call).list(scope=call.scope)
@@ -222,7 +222,7 @@ async def list_human_webhooks(call: RequestContext) -> HumanWebhookList:
 
 @human_webhooks.add(
     "POST", "/v1/human-webhooks", "Create a webhook about human steps", HumanWebhookView,
-    takes=NewHumanWebhook, status=201, right=Right.ACCESS, extent=Extent.SCOPE,
+    takes=NewHumanWebhook, status=201, right=Right.ACCESS, extent=RightScope.SCOPE,
     example={"name": "chat", "url": "https://example.org/hook"},
 )  # fmt: skip
 async def create_human_webhook(call: RequestContext, new: NewHumanWebhook) -> HumanWebhookView:
@@ -238,7 +238,7 @@ async def create_human_webhook(call: RequestContext, new: NewHumanWebhook) -> Hu
 
 @human_webhooks.add(
     "DELETE", "/v1/human-webhooks/{name}", "Delete a webhook about human steps", None, status=204,
-    right=Right.ACCESS, extent=Extent.SCOPE,
+    right=Right.ACCESS, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def delete_human_webhook(call: RequestContext, name: WebhookName) -> None:
     await own_webhooks(call).delete(name, scope=call.scope)

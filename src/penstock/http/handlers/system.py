@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from penstock.broker.liveness import is_gone
 from penstock.errors import NotFound, Refused
-from penstock.http.auth.principal import OWNER, Extent, Requirement
+from penstock.http.auth.principal import OWNER, Requirement, RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.handlers.queues import QUEUE_NAME
 from penstock.http.metrics.autoscale import QueueRate, compute_workers_needed
@@ -64,12 +64,12 @@ async def get_version(call: RequestContext) -> Version:
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
-@system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=Extent.STORE)
+@system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=RightScope.STORE)
 async def get_metrics(call: RequestContext) -> Response:
     return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-@system.add("GET", "/v1/system-agents", "List maintenance agents", Agents, extent=Extent.STORE)
+@system.add("GET", "/v1/system-agents", "List maintenance agents", Agents, extent=RightScope.STORE)
 async def list_agents(call: RequestContext) -> Agents:
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
@@ -94,7 +94,7 @@ async def list_agents(call: RequestContext) -> Agents:
 async def list_workers(call: RequestContext) -> Workers:
     """Lists the workers of the caller's tenant. Workers poll it for stop requests."""
     if Right.CONSUME not in call.caller.access.rights:
-        call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
+        call.caller.check_requirement(Requirement(Right.READ, RightScope.TENANT))
     now = await call.service.store.now()
     rows = await own_workers(call)
     return Workers(
@@ -180,7 +180,12 @@ async def delete_worker(call: RequestContext, id: WorkerId) -> None:
 
 
 @system.add(
-    "POST", "/v1/workers/{id}/stop", "Stop a worker", WorkerView, status=202, extent=Extent.TENANT
+    "POST",
+    "/v1/workers/{id}/stop",
+    "Stop a worker",
+    WorkerView,
+    status=202,
+    extent=RightScope.TENANT,
 )
 async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.model.store_types import Cursor, Tally
+from penstock.model.store_types import Cursor, PlaceCount
 from penstock.pipeline.extraction.ranges import Range, find_latest, get_position, read_pages
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake.files import LakeFiles
@@ -145,7 +145,7 @@ async def sum_store(end: Cursor, store: Store) -> StoreChecksums:
     return StoreChecksums(after, above, before != after)
 
 
-def sum_census(census: list[Tally]) -> Sums:
+def sum_census(census: list[PlaceCount]) -> Sums:
     return {
         (each.queue_id, each.place): QueueChecksum(each.count, each.digest)
         for each in census

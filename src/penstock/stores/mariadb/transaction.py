@@ -65,7 +65,7 @@ def find_guard_slots(what: Sequence[Lockable]) -> list[int]:
     ]
 
 
-class Guarded(LockingTransaction):
+class RowLockGuard(LockingTransaction):
     """Locks keys through rows of the guard table."""
 
     __slots__ = ()
@@ -82,7 +82,7 @@ class Guarded(LockingTransaction):
         return sorted(numbers)
 
 
-class MariaTransaction(Guarded, StoreTransaction):
+class MariaTransaction(RowLockGuard, StoreTransaction):
     __slots__ = ("later", "length", "notices", "session")
 
     def __init__(

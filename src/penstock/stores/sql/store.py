@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         Diagnosis,
         Exported,
         Mark,
+        PlaceCount,
         Query,
-        Tally,
         WorkerInfo,
     )
     from penstock.model.topology import TopologyChange
@@ -315,7 +315,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def frontier(self) -> int:
         return await self.database.read(export.frontier)
 
-    async def census(self) -> list[Tally]:
+    async def census(self) -> list[PlaceCount]:
         return await self.database.read(export.census)
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:

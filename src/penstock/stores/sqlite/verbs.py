@@ -54,7 +54,7 @@ encode = msgspec.json.Encoder().encode
 class SqliteVerbs:
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
-        self.rivals = RivalWriters()
+        self.rivals = ForeignWriteDetector()
 
     def write(
         self, order: int, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
@@ -213,7 +213,7 @@ class SqliteVerbs:
         return replace(changed, commit=self.database.writing.commit_time)
 
 
-class RivalWriters:
+class ForeignWriteDetector:
     """Notices whether anything else was written between two changes with items."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class RivalWriters:
 
 
 async def advance_timed(
-    tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: RivalWriters
+    tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: ForeignWriteDetector
 ) -> Changed | None:
     began, are_waiting = monotonic(), rivals.have_written(tx.db)
     changed = await advance(tx, change, publish.publish_atomic, act)

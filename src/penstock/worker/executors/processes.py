@@ -28,7 +28,7 @@ from penstock.worker.executors.threads import ThreadExecutor
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import handle_record, level_to_forward
 from penstock.worker.timeouts import TimedOut
-from penstock.worker.tracebacks import Reported
+from penstock.worker.tracebacks import FormattedError
 
 # Children are forked from a server process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
@@ -43,7 +43,7 @@ class ProcessDied(Exception):
     """The child process exited during a run."""
 
 
-class ProcessError(Reported):
+class ProcessError(FormattedError):
     """An exception of a handler in a child process, as text."""
 
 

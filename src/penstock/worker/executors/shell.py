@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import InvalidInput
 from penstock.model.message import Release
 from penstock.model.settings import SHELL_TYPE
-from penstock.worker.ack_policy import Unfit
+from penstock.worker.ack_policy import CodecError
 from penstock.worker.context import Context
 from penstock.worker.executors import subreaper
 from penstock.worker.executors.shell_job import ShellJob, read_job
@@ -42,7 +42,7 @@ class ShellHandler(Handler):
         try:
             job = read_job(context.delivery.body)
         except InvalidInput as error:
-            raise Unfit(str(error)) from None
+            raise CodecError(str(error)) from None
         folder = self.directory / str(context.id)
         with ExitStack() as files:
             try:
