@@ -193,7 +193,7 @@ async def test_no_refusal_records_what_a_path_holds(world: World, name: str) -> 
     shell = await world.key(Who("shell"), roles=("shell",))
     for who in (Who("nobody"), shell):
         await world.ask(who, method, Ask(path))
-    await world.service.refusals.tick()
+    await world.service.denial_log.tick()
     acts = await world.store.acts(limit=1_000)
     assert all(SECRET not in act.target + act.detail for act in acts)
     if template not in PUBLIC_PATHS:

@@ -215,7 +215,7 @@ HTTP = (
     Mutation("claim_by_rights_of_before", "http/handlers/claim.py", "wait_for_messages",
              "time.monotonic() - began > RIGHTS_HOLD_S", "False", REVOCATION),
     Mutation("stream_by_rights_of_before", "http/events/sse.py", "__call__",
-             "if self.service.gate.asks:", "if False:", REVOCATION),
+             "if self.service.authenticator.asks:", "if False:", REVOCATION),
     Mutation("record_of_other_scopes", "http/auth/principal.py", "may_see_entry",
              "return bool(entry.scope) and self.access.may_grant(Right.ACCESS, entry.scope)",
              "return True", BOUNDS),

@@ -99,7 +99,7 @@ class RequestContext:
     @property
     def publisher(self) -> str | None:
         """The subject that messages of this request remember. Without authentication, None."""
-        return self.caller.subject if self.service.gate.asks else None
+        return self.caller.subject if self.service.authenticator.asks else None
 
     @property
     def target(self) -> str:

@@ -95,10 +95,10 @@ async def get_asset(call: RequestContext, name: FileName) -> Response:
                public=True)  # fmt: skip
 async def get_session(call: RequestContext) -> SessionView:
     """Answers callers without valid credentials with `signed_in` false."""
-    gate = call.service.gate
+    authenticator = call.service.authenticator
     try:
-        caller = await gate.recognise(call.asgi_scope)
-        return make_session_view(call, caller, await gate.sign_session(call.asgi_scope))
+        caller = await authenticator.recognise(call.asgi_scope)
+        return make_session_view(call, caller, await authenticator.sign_session(call.asgi_scope))
     except Unauthenticated as error:
         has_cookie = SESSION_COOKIE in (call.get_header(b"cookie") or "")
         return SessionView(True, False, str(error) if has_cookie else "")
@@ -109,8 +109,8 @@ async def get_session(call: RequestContext) -> SessionView:
 async def sign_in(call: RequestContext, given: SignIn) -> Response:
     """Sets a session cookie for 12 hours. It has the rights of the key as they are, and ends with
     the key."""
-    proof = await call.service.gate.sign_in(given.key.strip(), call.asgi_scope)
-    view = SessionView(call.service.gate.asks, True, csrf=proof.csrf if proof else None)
+    proof = await call.service.authenticator.sign_in(given.key.strip(), call.asgi_scope)
+    view = SessionView(call.service.authenticator.asks, True, csrf=proof.csrf if proof else None)
     response = Response(encode_view(view), media_type="application/json")
     if proof is not None:
         set_cookie(call, response, proof.token, SESSION_LIFETIME_S)
@@ -144,7 +144,7 @@ def make_session_view(
 ) -> SessionView:
     able = call.service.store.capabilities
     return SessionView(
-        call.service.gate.asks,
+        call.service.authenticator.asks,
         True,
         subject=caller.subject,
         tenant=caller.tenant,

@@ -267,7 +267,7 @@ def send_event(
     call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None
 ) -> None:
     """Publishes an event and wakes waiting claims."""
-    call.service.parking.wake()
+    call.service.long_poller.wake()
     event = Event(kind, datetime.now(UTC), scope, queue, state=state)
     call.service.hub.send((EncodedEvent(event, call.caller.tenant),))
 

@@ -261,7 +261,7 @@ async def get_autoscale(
     queues = await own_queues(call)
     page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "autoscale")
     for queue in page:
-        pace = call.service.paces.of_queue.get(queue.id, QueueRate())
+        pace = call.service.queue_rates.of_queue.get(queue.id, QueueRate())
         ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
         needed = compute_workers_needed(pace, ready, concurrency, catch_up)

@@ -70,19 +70,19 @@ class QueueStatsSampler:
     every = 5.0
 
     def __init__(
-        self, counts: QueueCounts, paces: QueueRates, on_row: Callable[[HistoryRow], None]
+        self, counts: QueueCounts, rates: QueueRates, on_row: Callable[[HistoryRow], None]
     ) -> None:
         self.counts = counts
-        self.paces = paces
+        self.rates = rates
         self.on_row = on_row
 
     async def tick(self) -> float:
         if time.monotonic() - self.counts.asked_at > IDLE_TIMEOUT_S:
-            self.paces.position = None
+            self.rates.position = None
             return self.every
         asked_at = self.counts.asked_at
         await self.counts.get_snapshot()
         self.counts.asked_at = asked_at
-        for row in await self.paces.read():
+        for row in await self.rates.read():
             self.on_row(row)
         return self.every
