@@ -127,7 +127,7 @@ ADMISSION = (
          "tests/unit/test_entry.py"),
     rule("all_drafts_are_like_the_first", "rules/drafts.py make_uniform_batch",
          "draft != probe or type(body)", "type(body)", "tests/unit/test_entry.py"),
-    rule("the_first_wait_trusts_an_old_claim", "stores/sqlite/notifier.py arm",
+    rule("the_first_wait_trusts_an_old_claim", "stores/sqlite/notifier.py watch_next_commit",
          "self.look()", "self.seen = self.version()", "tests/sqlite/test_bell.py"),
     rule("agents_start_together", "runner.py _repeat", "if first_wait:", "if False:",
          "tests/unit/test_runner.py"),

@@ -67,10 +67,10 @@ class HumanNotifier:
     async def tick(self) -> float:
         """Looks at every webhook. Without webhooks, nothing else is read."""
         for webhook in await list_webhooks(self.store):
-            await self.attend(webhook)
+            await self.deliver_due(webhook)
         return self.every
 
-    async def attend(self, webhook: HumanWebhook) -> None:
+    async def deliver_due(self, webhook: HumanWebhook) -> None:
         now = await self.store.now()
         state = await read_state(self.store, webhook)
         notices = WebhookDeliveries(self.store, webhook)

@@ -113,7 +113,7 @@ class ServerState:
         self.make_webhooks()
         self.make_followers()
         self.runner = Runner(
-            self.own_agents() if agents else self.make_local_agents(),
+            self.make_all_agents() if agents else self.make_local_agents(),
             self.send_agent_event,
             self.outages,
         )
@@ -179,7 +179,7 @@ class ServerState:
             "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
         )
 
-    def own_agents(self) -> list[Agent]:
+    def make_all_agents(self) -> list[Agent]:
         upkeep = make_agents(
             self.store,
             make_identity(),

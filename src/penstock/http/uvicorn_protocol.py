@@ -188,7 +188,7 @@ class HttpProtocol(HttpToolsProtocol):
             return self.pipeline.clear()
         if running is not None:
             self.disconnect(running)
-        self.linger(error_response(error, self.server_state.default_headers))
+        self.keep_open(error_response(error, self.server_state.default_headers))
 
     def disconnect(self, cycle: RequestResponseCycle) -> None:
         """Signals the disconnect to the application."""
@@ -200,7 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
     def close_after_answer(self) -> None:
         unread = self.cycle.more_body or self.pipeline or self.ignoring
         if unread and not self.half_closed:
-            self.linger()
+            self.keep_open()
         else:
             self.close()
 
@@ -210,7 +210,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self.unread.start()
 
-    def linger(self, answer: bytes = b"") -> None:
+    def keep_open(self, answer: bytes = b"") -> None:
         if self.closing or self.transport.is_closing():
             return
         self.closing = self.answers.lingers = True

@@ -63,10 +63,10 @@ class Fetcher:
                 await self.step()
             except StoreError as error:
                 self.broker.outages.report_failure("fetch", error)
-                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
+                await self.sleep_idle(asyncio.sleep(LOOP_RETRY_DELAY_S))
             except Exception as error:  # noqa: BLE001 - the fetch loop must not end
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
-                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
+                await self.sleep_idle(asyncio.sleep(LOOP_RETRY_DELAY_S))
 
     def stop(self) -> None:
         """Stops after the claim in flight, or at once if there is none."""
@@ -74,7 +74,7 @@ class Fetcher:
         if self.resting and self.task is not None:
             self.task.cancel()
 
-    async def rest(self, wait: Coroutine[Any, Any, object]) -> None:
+    async def sleep_idle(self, wait: Coroutine[Any, Any, object]) -> None:
         if self.stopping:
             wait.close()
             return
@@ -90,20 +90,20 @@ class Fetcher:
         limit = self.limit()
         if limit <= 0:
             self.room.clear()
-            await self.rest(self.room.wait())
+            await self.sleep_idle(self.room.wait())
             return
         wakes = self.broker.wakes
         got = await self.claim(limit)
         if got == limit:
             if self.options.min_interval:
-                await self.rest(asyncio.sleep(self.options.min_interval))
+                await self.sleep_idle(asyncio.sleep(self.options.min_interval))
         else:
-            await self.rest(self.wait_for_work(wakes))
+            await self.sleep_idle(self.wait_for_work(wakes))
 
     async def pause(self) -> None:
         left = self.paused_until - asyncio.get_running_loop().time()
         if left > 0:
-            await self.rest(asyncio.sleep(left))
+            await self.sleep_idle(asyncio.sleep(left))
 
     def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
         """Stops prefetching, and pauses so that another worker can claim released messages."""

@@ -69,7 +69,7 @@ class RunSink(Protocol):
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None: ...
 
-    def let_go(self, context: Context) -> None: ...
+    def remove_held(self, context: Context) -> None: ...
 
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None: ...
 
@@ -123,6 +123,6 @@ class Suspender:
             else:
                 self.broker.outages.report_success("wait")
                 drop(context)
-                self.sink.let_go(context)
+                self.sink.remove_held(context)
                 self.sink.handle_answers([RunEnd(context, WAITED)], [answer])
                 return

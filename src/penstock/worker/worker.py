@@ -182,7 +182,7 @@ class Worker:
             log.warning("ack_first_failed", id=context.id)
             return False
         self.broker.outages.report_success("ack_first")
-        self.let_go(context)
+        self.remove_held(context)
         self.handle_answers([RunEnd(context)], [answer])
         return answer.kind is AnswerKind.DONE
 
@@ -214,7 +214,7 @@ class Worker:
             self.run_log.log_ignored(context, error)
         if handler.ack_first:
             drop(context)
-            self.let_go(context)
+            self.remove_held(context)
             self.quarantine.release_turn(context)
         elif context.attached:
             self.artifact_keeper.begin(handler, end)
@@ -285,14 +285,14 @@ class Worker:
             self.run_log.log_settled(end, answer.state)
             self.emit(answer.state.value if answer.state else "settled", end.context, end.error)
 
-    def let_go(self, context: Context) -> None:
+    def remove_held(self, context: Context) -> None:
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()
 
     def drop_suspect(self, context: Context) -> None:
         """Drops a suspect that was lost before it began, and frees its slot."""
-        self.let_go(context)
+        self.remove_held(context)
         self.notify_room()
 
     def handle_lost_lease(self, context: Context) -> None:

@@ -154,7 +154,7 @@ class Topology:
         builder.save(
             TOPOLOGY, f"{self.tenant}/{file.name}", Ownership(tuple(sorted(owned)), stored.now)
         )
-        self._disown(target, owners, file.name, builder)
+        self._release_ownership(target, owners, file.name, builder)
         return TopologyPlan(file.name, (*steps, *gone), unchanged), builder
 
     async def _drop(
@@ -182,7 +182,7 @@ class Topology:
             steps.append(TopologyStep(step, *id))
         return steps
 
-    def _disown(
+    def _release_ownership(
         self,
         target: TargetTopology,
         owners: Mapping[ItemId, str],

@@ -145,7 +145,7 @@ class LiveFigures:
             self.seeded.fill(series, queue_id, snapshot)
         series.count(count_unfinished(snapshot, queue_id), snapshot.at)
         if self.counted is not None:
-            series.bridge(find_bucket(self.counted.at), bucket)
+            series.fill_gaps(find_bucket(self.counted.at), bucket)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
         if queue_id in snapshot.keyed:
             series.keyed_in = bucket

@@ -56,7 +56,7 @@ def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Ove
     shown = nsmallest(
         limit,
         wanted,
-        key=lambda queue: (queue.name != contains, -weigh(inputs, queue), queue.name),
+        key=lambda queue: (queue.name != contains, -rank_by_load(inputs, queue), queue.name),
     )
     return Overview(
         now=to_datetime(inputs.now),
@@ -68,7 +68,7 @@ def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Ove
     )
 
 
-def weigh(inputs: OverviewInputs, queue: Queue) -> int:
+def rank_by_load(inputs: OverviewInputs, queue: Queue) -> int:
     """Says how much a queue has to show."""
     unfinished = sum(inputs.count(queue, place) for place in UNFINISHED)
     series = inputs.series.get(queue.id)

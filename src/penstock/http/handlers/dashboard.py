@@ -20,7 +20,7 @@ from penstock.http.dashboard.change_stream import ChangeStream
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview
 from penstock.http.handlers.metrics import read_metrics
-from penstock.http.handlers.system import own_queues, own_workers
+from penstock.http.handlers.system import list_own_queues, list_own_workers
 from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.http.operations import OperationTable
 from penstock.model.message import MICROS_PER_SECOND, Moment
@@ -194,8 +194,8 @@ async def read_overview(
 ) -> OverviewInputs:
     return OverviewInputs(
         now,
-        await own_queues(call),
-        [row for row in await own_workers(call) if not is_gone(row, now)],
+        await list_own_queues(call),
+        [row for row in await list_own_workers(call) if not is_gone(row, now)],
         snapshot,
         call.service.figures.series,
         list_failing_agents(call),
@@ -207,7 +207,7 @@ async def read_overview(
                scoped=True)  # fmt: skip
 async def get_overview_hour(call: RequestContext) -> OverviewHour:
     """Adds up the minutes of the 200 queues that worked last."""
-    points = await call.service.last_hour.get(read_metrics(call), await own_queues(call))
+    points = await call.service.last_hour.get(read_metrics(call), await list_own_queues(call))
     return make_hour_view(await call.service.store.now(), points)
 
 

@@ -206,7 +206,7 @@ async def delete_human_pattern(call: RequestContext, name: Name) -> None:
 human_webhooks = OperationTable("inbox")
 
 
-def own_webhooks(call: RequestContext) -> HumanWebhooks:
+def make_webhooks(call: RequestContext) -> HumanWebhooks:
     call.check(Right.ACCESS, "*")
     return HumanWebhooks(call.service.store, call.caller.tenant)
 
@@ -216,7 +216,7 @@ def own_webhooks(call: RequestContext) -> HumanWebhooks:
     right=Right.ACCESS, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def list_human_webhooks(call: RequestContext) -> HumanWebhookList:
-    found = await own_webhooks(call).list(scope=call.scope)
+    found = await make_webhooks(call).list(scope=call.scope)
     return HumanWebhookList([make_webhook_view(each) for each in found])
 
 
@@ -232,7 +232,7 @@ async def create_human_webhook(call: RequestContext, new: NewHumanWebhook) -> Hu
     call.service.limits.reach.refuse("url", new.url)
     if new.links and not call.service.limits.public_url:
         raise InvalidInput("links need the public URL of the server; start it with --public-url")
-    made = await own_webhooks(call).add(new.name, new.url, links=new.links, scope=call.scope)
+    made = await make_webhooks(call).add(new.name, new.url, links=new.links, scope=call.scope)
     return make_webhook_view(HumanWebhookStatus(made, HumanWebhookState()))
 
 
@@ -241,4 +241,4 @@ async def create_human_webhook(call: RequestContext, new: NewHumanWebhook) -> Hu
     right=Right.ACCESS, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def delete_human_webhook(call: RequestContext, name: WebhookName) -> None:
-    await own_webhooks(call).delete(name, scope=call.scope)
+    await make_webhooks(call).delete(name, scope=call.scope)

@@ -191,7 +191,7 @@ def make_lake_job_view(job: LakeJob) -> LakeJobView:
     "GET", "/v1/alerts", "List alerts", AlertsView, right=Right.MANAGE, extent=RightScope.SCOPE
 )
 async def list_alerts(call: RequestContext) -> AlertsView:
-    found = await own_alerts(call).list(scope=call.scope)
+    found = await make_alerts(call).list(scope=call.scope)
     return AlertsView([make_alert_view(each) for each in found])
 
 
@@ -203,7 +203,7 @@ async def list_alerts(call: RequestContext) -> AlertsView:
 async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
     """Signed like callbacks, according to Standard Webhooks. The body has a `text` for chats."""
     call.service.limits.reach.refuse("url", new.url)
-    await own_alerts(call).add(
+    await make_alerts(call).add(
         new.name,
         new.url,
         kinds=new.kinds,
@@ -213,7 +213,7 @@ async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
         cooldown=new.cooldown,
         scope=call.scope,
     )
-    return make_alert_view(await own_alerts(call).get(new.name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(new.name, scope=call.scope))
 
 
 @alerts.add(
@@ -225,7 +225,7 @@ async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
     extent=RightScope.SCOPE,
 )
 async def get_alert(call: RequestContext, name: AlertName) -> AlertView:
-    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(name, scope=call.scope))
 
 
 @alerts.add(
@@ -233,7 +233,7 @@ async def get_alert(call: RequestContext, name: AlertName) -> AlertView:
     extent=RightScope.SCOPE,
 )  # fmt: skip
 async def delete_alert(call: RequestContext, name: AlertName) -> None:
-    await own_alerts(call).delete(name, scope=call.scope)
+    await make_alerts(call).delete(name, scope=call.scope)
 
 
 @alerts.add(
@@ -242,11 +242,11 @@ async def delete_alert(call: RequestContext, name: AlertName) -> None:
 )  # fmt: skip
 async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
     """Sends a test notice within seconds. Read the alert to see the outcome."""
-    await own_alerts(call).test(name, scope=call.scope)
+    await make_alerts(call).test(name, scope=call.scope)
     call.service.nudge_alerts()
-    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(name, scope=call.scope))
 
 
-def own_alerts(call: RequestContext) -> Alerts:
+def make_alerts(call: RequestContext) -> Alerts:
     call.check(Right.MANAGE, "*")
     return Alerts(call.service.store, call.caller.tenant)

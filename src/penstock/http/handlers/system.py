@@ -96,7 +96,7 @@ async def list_workers(call: RequestContext) -> Workers:
     if Right.CONSUME not in call.caller.access.rights:
         call.caller.check_requirement(Requirement(Right.READ, RightScope.TENANT))
     now = await call.service.store.now()
-    rows = await own_workers(call)
+    rows = await list_own_workers(call)
     return Workers(
         [make_worker_view(row, describe_worker_state(row, now)) for row in rows], to_datetime(now)
     )
@@ -108,7 +108,7 @@ def row_id(call: RequestContext, id: str) -> str:
     return id if tenant == OWNER else f"{tenant}/{id}"
 
 
-async def own_workers(call: RequestContext) -> list[WorkerInfo]:
+async def list_own_workers(call: RequestContext) -> list[WorkerInfo]:
     """Returns the workers of the tenant, with ids as the tenant knows them."""
     found: list[WorkerInfo] = []
     for row in await call.service.store.workers():
@@ -134,7 +134,7 @@ async def make_room(call: RequestContext) -> None:
     Remembers only the workers it counted, so that a server lets no more than MAX_WORKERS pass.
     """
     now = await call.service.store.now()
-    rows = await own_workers(call)
+    rows = await list_own_workers(call)
     lost = [row for row in rows if is_gone(row, now)] if len(rows) >= MAX_WORKERS else []
     for row in lost:
         await delete_row(call, row.id)
@@ -189,7 +189,7 @@ async def delete_worker(call: RequestContext, id: WorkerId) -> None:
 )
 async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""
-    for row in await own_workers(call):
+    for row in await list_own_workers(call):
         if row.id == id:
             await call.service.store.stop_worker(row_id(call, id))
             return make_worker_view(row, "stopping")
@@ -209,8 +209,10 @@ async def get_stats(
     store = call.service.store
     snapshot = await call.service.counts.get_snapshot()
     now = await store.now()
-    living = [row for row in await own_workers(call) if not is_gone(row, now)]
-    page, next_cursor = cut_page(call, await own_queues(call), QUEUE_NAME, limit, cursor, "stats")
+    living = [row for row in await list_own_workers(call) if not is_gone(row, now)]
+    page, next_cursor = cut_page(
+        call, await list_own_queues(call), QUEUE_NAME, limit, cursor, "stats"
+    )
     return Stats(
         [make_counts_view(queue, snapshot) for queue in page],
         len(living),
@@ -222,7 +224,7 @@ async def get_stats(
     )
 
 
-async def own_queues(call: RequestContext) -> list[Queue]:
+async def list_own_queues(call: RequestContext) -> list[Queue]:
     """Returns the queues of the scope that the caller may read, from the cache: there may be many,
     and pages ask for them every few seconds."""
     tenant, scope = call.caller.tenant, call.scope
@@ -258,7 +260,7 @@ async def get_autoscale(
     """Estimates how many workers each queue needs."""
     snapshot = await call.service.counts.get_snapshot()
     found: list[AutoscaleView] = []
-    queues = await own_queues(call)
+    queues = await list_own_queues(call)
     page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "autoscale")
     for queue in page:
         pace = call.service.queue_rates.of_queue.get(queue.id, QueueRate())

@@ -39,12 +39,12 @@ class QueueRates:
         rows = await self.store.recent(self.position, SAMPLE_SIZE)
         full = len(rows) == SAMPLE_SIZE
         seconds = (rows[-1].at - rows[0].at) / MICROS_PER_SECOND if full else now - self.read_at
-        self.learn(rows, max(seconds, 0.001))
+        self.sample(rows, max(seconds, 0.001))
         self.position = None if full else max([self.position, *(row.position for row in rows)])
         self.read_at = now
         return rows
 
-    def learn(self, rows: list[HistoryRow], seconds: float) -> None:
+    def sample(self, rows: list[HistoryRow], seconds: float) -> None:
         for queue_id in {*self.of_queue, *(row.queue_id for row in rows)}:
             runs = [estimate_run_time(row) for row in rows if row.queue_id == queue_id]
             known = [run for run in runs if run is not None]

@@ -199,12 +199,12 @@ def make_leased_record(
     record: Record, lease: bytes, until: int, mark: bytes, dead: bytes
 ) -> Record:
     held = decode_held(lease)
-    corpse = decode_dead(dead) if dead else None
+    dead_ticket = decode_dead(dead) if dead else None
     begun_at, percent, note = (*mark.split(b" ", 2), b"", b"")[:3]
     return Record(
         record.message, State.CLAIMED, held.attempts, held.deliveries,
-        corpse.reason if corpse else None, corpse.error if corpse else None, record.run_at,
-        record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
+        dead_ticket.reason if dead_ticket else None, dead_ticket.error if dead_ticket else None,
+        record.run_at, record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
         None if percent in (b"", b"-") else float(percent), note[1:].decode() if note else None,
         record.timeline, held.claimed_at, decode_moment(begun_at),
     )  # fmt: skip
@@ -222,10 +222,10 @@ def make_scheduled_record(record: Record, ticket: bytes, due: bytes, holder: byt
 
 
 def make_dead_record(record: Record, dead: bytes) -> Record:
-    corpse = decode_dead(dead)
+    dead_ticket = decode_dead(dead)
     return Record(
-        record.message, State.DEAD, corpse.attempts, corpse.deliveries, corpse.reason,
-        corpse.error, record.run_at, record.expires_at, timeline=record.timeline,
+        record.message, State.DEAD, dead_ticket.attempts, dead_ticket.deliveries,
+        dead_ticket.reason, dead_ticket.error, record.run_at, record.expires_at, timeline=record.timeline,
     )  # fmt: skip
 
 

@@ -76,13 +76,13 @@ class SqliteVerbs:
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         caller = ADAPTERS.adapt(connection)
-        return self.tell_committed(*caller.run(self.publishing(entries)))
+        return self.notify_committed(*caller.run(self.publishing(entries)))
 
     async def aenqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         caller = await ADAPTERS.adapt_async(connection)
-        return self.tell_committed(*await caller.arun(self.publishing(entries)))
+        return self.notify_committed(*await caller.arun(self.publishing(entries)))
 
     def complete_on(self, connection: object, item: Completion) -> None:
         ADAPTERS.adapt(connection).run(self.completing(item))
@@ -124,7 +124,7 @@ class SqliteVerbs:
         path, now = self.database.path, self.database.clock()
         return lambda db: caller_transaction.complete(db, path, now, item)
 
-    def tell_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
+    def notify_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
         if committed:
             self.database.notifier.ring()
         return outcomes

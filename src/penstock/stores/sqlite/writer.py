@@ -198,7 +198,7 @@ class ThreadWriter:
         self,
         applier: Applier,
         notifier: SocketNotifier,
-        gate: WriteTurns,
+        write_turns: WriteTurns,
         sync: Callable[[], None] | None = None,
     ) -> None:
         self.applier = applier
@@ -206,7 +206,7 @@ class ThreadWriter:
         self.sync = sync
         self.sync_at: float | None = None
         self.notifier = notifier
-        self.gate = gate
+        self.write_turns = write_turns
         self.loop = asyncio.get_running_loop()
         self.inbox: deque[WriteJob] = deque()
         self.alarm: SimpleQueue[None] = SimpleQueue()
@@ -272,14 +272,14 @@ class ThreadWriter:
 
     def write(self) -> None:
         # Take the turn before the inbox: jobs that arrive while waiting join the batch.
-        held = self.gate.enter()
+        held = self.write_turns.enter()
         try:
             self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MAX_BATCH))]
             self.jobs.sort(key=order_of)
             outcomes, woken = self.applier.apply(self.jobs)
         finally:
             if held:
-                self.gate.leave()
+                self.write_turns.leave()
         self.jobs = []
         self.loop.call_soon_threadsafe(self.deliver, outcomes, woken)
         if woken:
