@@ -22,7 +22,15 @@ from penstock.model.copies import CopyCursor, StoredLife, StoreDump
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN
 from penstock.model.human_webhooks import HUMAN_WEBHOOK
-from penstock.model.message import Flag, HistoryRow, Moment, State, Verb, keep_lasting_flags
+from penstock.model.message import (
+    TICKET_PLACES,
+    Flag,
+    HistoryRow,
+    Moment,
+    State,
+    Verb,
+    keep_lasting_flags,
+)
 from penstock.model.queue import SCOPE, Queue, QueueState
 from penstock.model.routing import (
     RULE,
@@ -47,7 +55,6 @@ DOCUMENT_KINDS = (
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
 PAGES_PER_SAVE = 4
-UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
 class CopyProgress(Struct, frozen=True):
@@ -306,7 +313,7 @@ def tally_places(
     counts: Counter[tuple[int, str]] = Counter()
     digests: Counter[tuple[int, str]] = Counter()
     for each in tallies:
-        place = "unfinished" if released and each.place in UNFINISHED else each.place
+        place = "unfinished" if released and each.place in TICKET_PLACES else each.place
         key = queue_ids.get(each.queue_id, each.queue_id), place
         counts[key] += each.count
         digests[key] += each.digest

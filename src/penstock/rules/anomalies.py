@@ -7,14 +7,13 @@ from msgspec import Struct
 
 from penstock.model.anomalies import SEVERITIES, AnomalyRow, AnomalySettings, AnomalyThresholds
 from penstock.model.heads import DigestBounds
-from penstock.model.message import Moment, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, Moment, State, Verb
 from penstock.model.metrics import COUNTS, HOUR_S, ConsumerHour, QueueHour
 from penstock.model.queue import Queue
 from penstock.rules.fingerprints import make_fingerprint
 from penstock.rules.histograms import compute_quantile
 from penstock.rules.metrics import FAILED, WAITING, Timing
 
-SECOND = 1_000_000
 BURST = "burst_dequeue"
 # Deleted or moved messages of a queue in an hour.
 MIN_BULK_MESSAGES = 10
@@ -76,7 +75,7 @@ def make_bounds(rules: Mapping[int, QueueRules]) -> DigestBounds:
 def find_longest_run(rules: QueueRules) -> float:
     """Returns the microseconds up to which a completed run cannot be an anomaly."""
     lease = rules.thresholds.slow_over if rules.lease is None else rules.lease
-    return min(rules.thresholds.slow_over, lease) * SECOND
+    return min(rules.thresholds.slow_over, lease) * MICROS_PER_SECOND
 
 
 def judge(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
@@ -84,7 +83,7 @@ def judge(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
     row, head, limits = timing.row, timing.head, rules.thresholds
     if timing.run is not None:
         lease = rules.lease if head is None or head.lease is None else head.lease
-        yield from judge_run(timing.run / SECOND, lease, row.verb, rules)
+        yield from judge_run(timing.run / MICROS_PER_SECOND, lease, row.verb, rules)
     first = row.deliveries <= 1 and timing.last is None
     if first and head is not None and head.size > limits.payload_over:
         yield AnomalyMatch("large_payload", head.size, limits.payload_over)
@@ -192,7 +191,7 @@ def is_worse(one: AnomalyRow, other: AnomalyRow) -> bool:
 
 
 def get_hour(moment: Moment) -> int:
-    seconds = moment // SECOND
+    seconds = moment // MICROS_PER_SECOND
     return seconds - seconds % HOUR_S
 
 
@@ -241,7 +240,7 @@ def count_claims(
             continue
         if row.queue_id in watched:
             key = (get_hour(row.claimed_at), row.queue_id, row.consumer)
-            second = row.claimed_at // SECOND % HOUR_S
+            second = row.claimed_at // MICROS_PER_SECOND % HOUR_S
             add_seconds(found.setdefault(key, {}), {second: [1, row.claimed_at, row.claimed_at]})
     return found
 

@@ -19,7 +19,7 @@ from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
 # Longer than the poll interval of other workers, so that they can claim first.
-PAUSE_S = 1.25
+IDLE_PAUSE_S = 1.25
 
 
 class Fetcher:
@@ -110,7 +110,7 @@ class Fetcher:
         self.prefetch.stop()
         loop = asyncio.get_running_loop()
         if self.free > 0:
-            self.paused_until = loop.time() + PAUSE_S
+            self.paused_until = loop.time() + IDLE_PAUSE_S
             self.room.set()
         if crowded:
             self.widen()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from penstock.broker.broadcast.fanout import decode_set, make_set_name, parse_subscription_filter
 from penstock.broker.messages import Admin
+from penstock.broker.queues import PURGEABLE
 from penstock.errors import Busy, Conflict, InvalidInput, InvalidState, NotFound
 from penstock.model.broadcast import (
     BROADCAST,
@@ -40,7 +41,6 @@ OWN_SETTINGS = frozenset({
 })  # fmt: skip
 MIN_TTL_S = 60.0
 PURGE_BATCH = 1_000
-PLACES = ("ready", "scheduled", "dead")
 encode = msgspec.json.Encoder().encode
 
 
@@ -223,7 +223,7 @@ class Broadcasts:
             return 0
         await self.store.change_queue(child.id, state=QueueState.DRAINING)
         cancelled = 0
-        while count := await self.store.purge(child.id, PLACES, PURGE_BATCH):
+        while count := await self.store.purge(child.id, PURGEABLE, PURGE_BATCH):
             cancelled += count
         await self.store.delete_queue(child.id)
         self.directory.forget()

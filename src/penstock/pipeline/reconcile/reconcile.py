@@ -96,7 +96,7 @@ def collect_differences(found: list[DataFrame]) -> tuple[Difference, ...]:
 # The same digest as in the census of every store.
 DIGEST = "sum(((id % 1000003) * (id % 1000033)) % 1000000007)"
 # The census place of each table. Only final history rows count.
-PLACES: dict[Table, str] = {"message": "message", "history": "ended"}
+CENSUS_PLACES: dict[Table, str] = {"message": "message", "history": "ended"}
 
 
 class QueueChecksum(Struct, frozen=True):
@@ -149,14 +149,14 @@ def sum_census(census: list[PlaceCount]) -> Sums:
     return {
         (each.queue_id, each.place): QueueChecksum(each.count, each.digest)
         for each in census
-        if each.place in PLACES.values()
+        if each.place in CENSUS_PLACES.values()
     }
 
 
 async def sum_above_lake(store: Store, end: Cursor) -> Sums:
     found: dict[tuple[int, str], QueueChecksum] = {}
     target = await find_latest(store, end)
-    for table, place in PLACES.items():
+    for table, place in CENSUS_PLACES.items():
         part = Range(table, get_position(end, table), get_position(target, table))
         async for rows in read_pages(store, part):
             for row in rows:

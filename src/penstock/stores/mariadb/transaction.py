@@ -33,7 +33,7 @@ UNASKED = frozenset({
     "drop_dead_set", "schedule_move",
 })  # fmt: skip
 # Taken by a locking SELECT, then deleted.
-PLACES = {
+LEFT_PLACES = {
     "expire_ready": "ready",
     "expire_scheduled": "scheduled",
     "scan_ready": "ready",
@@ -107,8 +107,10 @@ class MariaTransaction(RowLockGuard, StoreTransaction):
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
         rows = last_rows(await self.send(fill_statement(statement, **values)))
-        if rows and statement in PLACES:
-            await self.add(make_leave_statement(PLACES[statement], [Ticket(*row) for row in rows]))
+        if rows and statement in LEFT_PLACES:
+            await self.add(
+                make_leave_statement(LEFT_PLACES[statement], [Ticket(*row) for row in rows])
+            )
         return rows
 
     async def scan(self, statement: str, /) -> list[Any]:

@@ -4,14 +4,13 @@ from collections import Counter
 
 from penstock.errors import InvalidState
 from penstock.model.heads import DigestBounds, EarlierRow, FeedDigest, FeedHead, HeadFeed
-from penstock.model.message import FeedMessage, HistoryRow, Moment
+from penstock.model.message import TICKET_PLACES, FeedMessage, HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, Feed, PlaceCount
 from penstock.rules.digests import make_digest
 from penstock.stores.redis.codec import decode_history, make_feed_message
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.upkeep import AGENT_PREFIX
 
-PLACES = ("ready", "scheduled", "lease", "dead")
 SIZES = {
     "ready": ("ZCARD", "ready"), "scheduled": ("ZCARD", "scheduled"), "lease": ("HLEN", "lease"),
     "dead": ("ZCARD", "dead_line"),
@@ -136,7 +135,7 @@ class RedisExport:
         queues = await self.database.ask("HKEYS", "queue")
         counts: Counter[tuple[int, str]] = Counter()
         for queue, found in zip(queues, await self.database.run("depths", *queues), strict=True):
-            for place, count in zip(PLACES, found, strict=True):
+            for place, count in zip(TICKET_PLACES, found, strict=True):
                 counts[int(queue, 16), place] += count
         for row in await self.last_ended(ended):
             counts[row.queue_id, row.state.value] += 1

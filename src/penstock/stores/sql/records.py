@@ -152,7 +152,7 @@ async def get_many(tx: SqlTransaction, ids: Sequence[int], *, full: bool = False
         timelines.setdefault(row[1], []).append(make_history_row(row[:-1], row[-1]))
     places = [
         (make, {row[0]: row[1:] for row in await tx.all(statement, ids=encoded)})
-        for statement, make in PLACES.items()
+        for statement, make in RECORD_MAKERS.items()
     ]
     found: dict[int, Record] = {}
     for row in await tx.all("messages", ids=encoded):
@@ -193,7 +193,7 @@ def make_dead_record(record: Record, row: Any) -> Record:
     )  # fmt: skip
 
 
-PLACES = {
+RECORD_MAKERS = {
     "leases_of": make_leased_record,
     "scheduled_of": make_scheduled_record,
     "dead_of": make_dead_record,

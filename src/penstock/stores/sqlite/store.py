@@ -86,7 +86,7 @@ def set_up_in_turn(
     db: sqlite3.Connection, files: StoreFiles, clock: Clock, durability: Durability
 ) -> None:
     """Lets one process create the file, because switching to WAL does not wait for locks."""
-    write_turns = WriteTurns(f"{files.path}.lock", patience=BUSY_TIMEOUT_S)
+    write_turns = WriteTurns(f"{files.path}.lock", acquire_timeout_s=BUSY_TIMEOUT_S)
     held = is_fresh(db) and write_turns.enter()
     try:
         set_up(db, clock, durability)
