@@ -25,19 +25,11 @@ if TYPE_CHECKING:
     )
     from penstock.model.queue import Missed, QueueState, Schedule
     from penstock.runner import Runner, make_identity
+    from penstock.worker.ack_policy import AckPolicy, Cancelled, Reject, Retry
     from penstock.worker.context import Context
     from penstock.worker.job_logging import JobLogFilter
     from penstock.worker.options import WorkerOptions
-    from penstock.worker.policy import (
-        AckPolicy,
-        Cancelled,
-        Reject,
-        Retry,
-        constant,
-        exponential,
-        linear,
-        no_retry,
-    )
+    from penstock.worker.retry_strategies import constant, exponential, linear, no_retry
 
 __all__ = [
     "AckPolicy",
@@ -107,16 +99,8 @@ HOMES = {
     "worker.options": ("WorkerOptions",),
     "worker.context": ("Context",),
     "worker.job_logging": ("JobLogFilter",),
-    "worker.policy": (
-        "AckPolicy",
-        "Cancelled",
-        "Reject",
-        "Retry",
-        "constant",
-        "exponential",
-        "linear",
-        "no_retry",
-    ),
+    "worker.ack_policy": ("AckPolicy", "Cancelled", "Reject", "Retry"),
+    "worker.retry_strategies": ("constant", "exponential", "linear", "no_retry"),
 }
 
 # Hidden from type checkers, which would accept any name.

@@ -31,7 +31,7 @@ def test_a_file_that_goes_in_parts_is_whole(place: ArtifactStorage, tmp_path: Pa
 
 def test_what_is_not_there_is_nothing(place: ArtifactStorage) -> None:
     assert (place.files(SHELF), read(place), place.owners(None, 9)) == ([], None, [])
-    assert place.shelves(MessagePrefix("default", 7)) == []
+    assert place.delivery_folders(MessagePrefix("default", 7)) == []
     place.remove(SHELF, "a.txt")
     place.clear(SHELF)
     assert place.tidy(0) == 0
@@ -63,7 +63,7 @@ def test_shelves_are_apart(place: ArtifactStorage) -> None:
     keep(place, content=b"three")
     keep(place, OTHER, content=b"four")
     assert (read(place), read(place, OTHER)) == (b"three", b"four")
-    assert sorted(place.shelves(MessagePrefix("default", 7))) == [SHELF, OTHER]
+    assert sorted(place.delivery_folders(MessagePrefix("default", 7))) == [SHELF, OTHER]
     place.clear(SHELF)
     assert (read(place), read(place, OTHER)) == (None, b"four")
     place.remove(OTHER, "a.txt")

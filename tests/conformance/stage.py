@@ -21,7 +21,7 @@ from penstock.model.message import (
     Verb,
 )
 from penstock.model.queue import Schedule
-from penstock.model.store_types import Answer, Claim, Firing, Lease, Move, Retention, Tally
+from penstock.model.store_types import Answer, Claim, Firing, Lease, Move, PlaceCount, Retention
 from penstock.rules import cron, drafts, lifecycle
 from penstock.store import Store
 from tests.conformance.engines import Engine
@@ -178,12 +178,12 @@ class Stage:
             assert whole.digest == sum(each.digest for each in tallies.values())
         return {place: tally.count for place, tally in tallies.items() if tally.count}
 
-    async def tallies(self, queue: str = "default") -> dict[str, Tally]:
+    async def tallies(self, queue: str = "default") -> dict[str, PlaceCount]:
         queue_id = await self.queue_id(queue)
         found = [each for each in await self.store.census() if each.queue_id == queue_id]
         return {tally.place: tally for tally in found}
 
-    async def all(self, *ids: int) -> tuple[list[Tally], list[Record | None]]:
+    async def all(self, *ids: int) -> tuple[list[PlaceCount], list[Record | None]]:
         """What can be seen of the store, to compare before and after."""
         return await self.store.census(), [await self.store.get(id) for id in ids]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.model.heads import DigestBounds, FeedDigest, FeedHead, HeadFeed, Rest
+from penstock.model.heads import DigestBounds, EarlierRow, FeedDigest, FeedHead, HeadFeed
 from penstock.model.message import NEVER, HistoryRow, Nack, Release, SettleReject, State
 from penstock.model.store_types import Cursor
 from penstock.rules.digests import make_digest
@@ -121,7 +121,7 @@ async def test_digests_have_what_pages_of_heads_have(stage: Stage, limit: int, b
             assert earlier(page.rest, row) == earlier(whole, row)
 
 
-def earlier(page: HeadFeed, row: HistoryRow) -> list[Rest]:
+def earlier(page: HeadFeed, row: HistoryRow) -> list[EarlierRow]:
     return [rest for rest in page.rests.get(row.id, ()) if rest.position < row.position]
 
 

@@ -11,12 +11,12 @@ import pytest
 import penstock
 from penstock import AckPolicy, Context, Job, Message, Penstock, errors
 from penstock.app import job, workflow
-from penstock.app.app import EVENTS
 from penstock.app.enqueue import Enqueuer
+from penstock.app.hooks import EVENTS
 from penstock.app.subscribers import Router
 from penstock.app.task import BaseTask, TaskOptions
 from penstock.errors import InvalidInput
-from penstock.worker import policy
+from penstock.worker import ack_policy, retry_strategies
 from penstock.worker.handler import ExecutorKind
 from penstock.worker.options import WorkerOptions
 from tests.docs.tables import CODE, Signature, page, real, signatures, table, word
@@ -27,7 +27,7 @@ INSIDE = {
     "Penstock": {
         "add", "add_subscribers", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
         "make", "is_missing", "make_job", "prepare", "publish_calls", "publish_draft", "publish_on",
-        "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
+        "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run", "ensure_subscription", "make_agents",
         "make_detector_agents", "note_transaction", "prepare_workflow",
         "ensure_queues_outside",
@@ -44,8 +44,8 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "Context": (Context,),
     "Message": (Message,),
     "Router": (Router,),
-    "Strategy": (policy.Strategy,),
-    "TimedStrategy": (policy.TimedStrategy,),
+    "Strategy": (retry_strategies.Strategy,),
+    "TimedStrategy": (retry_strategies.TimedStrategy,),
 }
 OPTIONS = table(PAGE.split("## WorkerOptions")[1], "option")
 
@@ -85,7 +85,7 @@ def test_every_function_is_shown_with_its_signature() -> None:
     names = [each for each in penstock.__all__ if each.islower()]
     assert listed == {
         name: signature
-        for module in (policy, job, workflow)
+        for module in (ack_policy, retry_strategies, job, workflow)
         for name, signature in in_module(module.__file__ or "").items()
         if name in names
     }

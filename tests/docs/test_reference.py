@@ -18,8 +18,8 @@ from penstock.model.message import State, Verb
 from penstock.model.queue import QueueState
 from penstock.model.settings import PRESETS, QueueSettings, change
 from penstock.model.store_types import AnswerKind
-from penstock.store_activity import StoreActivity, StoreExport
-from penstock.store_waiting import StoreWaiting
+from penstock.store.activity import StoreActivity, StoreExport
+from penstock.store.waiting import StoreWaiting
 from penstock.stores import open as open_store
 from tests.checker import Kind
 from tests.docs import fields

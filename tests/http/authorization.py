@@ -145,7 +145,9 @@ class World:
         self.store = store
         believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys")
         self.gate = Authenticator(store, believed)
-        self.service = ServerState(store, secret, ServerLimits(), gate=self.gate, agents=False)
+        self.service = ServerState(
+            store, secret, ServerLimits(), authenticator=self.gate, agents=False
+        )
         self.app = AsgiApp(self.service)
         self.credentials = Credentials(store)
         self.numbers = itertools.count(1)

@@ -11,7 +11,7 @@ from penstock.agents.alert_sender import AlertSender
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.local import Broker
 from penstock.model.alerts import AlertState
-from penstock.retry import MAX_WEBHOOK_DELAY_S
+from penstock.retry_policies import MAX_WEBHOOK_DELAY_S
 from penstock.rules.anomalies import RESOLVE_AFTER_S
 from penstock.store import Store
 from penstock.testing.simulation import ManualClock

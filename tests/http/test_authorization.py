@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from penstock import stores
-from penstock.http.auth.principal import OWNER, Extent, Requirement
+from penstock.http.auth.principal import OWNER, Requirement, RightScope
 from penstock.http.handlers import system
 from penstock.http.routes import OPERATIONS
 from penstock.rules.access import Right
@@ -43,10 +43,10 @@ def may(who: Who, required: Requirement, attempt: Attempt, place: Place) -> bool
     if attempt.shows:
         return right in who.rights
     allowed = {
-        Extent.QUEUE: who.at(right, place),
-        Extent.SCOPE: who.over(right, place),
-        Extent.TENANT: who.everywhere(right),
-        Extent.STORE: who.everywhere(right) and who.tenant == OWNER,
+        RightScope.QUEUE: who.at(right, place),
+        RightScope.SCOPE: who.over(right, place),
+        RightScope.TENANT: who.everywhere(right),
+        RightScope.STORE: who.everywhere(right) and who.tenant == OWNER,
     }[required.extent]
     return allowed and (attempt.also is None or who.at(attempt.also, place))
 
@@ -193,7 +193,7 @@ async def test_no_refusal_records_what_a_path_holds(world: World, name: str) -> 
     shell = await world.key(Who("shell"), roles=("shell",))
     for who in (Who("nobody"), shell):
         await world.ask(who, method, Ask(path))
-    await world.service.refusals.tick()
+    await world.service.denial_log.tick()
     acts = await world.store.acts(limit=1_000)
     assert all(SECRET not in act.target + act.detail for act in acts)
     if template not in PUBLIC_PATHS:

@@ -6,7 +6,7 @@ from penstock.client import Client
 from penstock.errors import OutcomeUnknown, StoreUnreachable
 from penstock.model.message import Dedup, Draft, State
 from penstock.model.store_types import AnswerKind
-from penstock.retry import RetryPolicy
+from penstock.retry_policies import RetryPolicy
 from tests.http.flaky import FlakyProxy, Treatment
 from tests.http.served import Served
 

@@ -417,7 +417,7 @@ def test_a_message_says_how_many_attempts_it_may_have(server: Served) -> None:
 def test_counts_that_are_far_apart_leave_no_gap() -> None:
     series = QueueSeries(100)
     series.samples[101] = sample = Sample(ready=7, claimed=2, since=None)
-    series.bridge(101, 104)
+    series.fill_gaps(101, 104)
     series.samples[104] = Sample(ready=3, claimed=0, since=None)
     totals = sum_samples([series], last=106, counted=104)[-6:]
     assert [total.ready for total in totals] == [7, 7, 7, 3, 3, 3]

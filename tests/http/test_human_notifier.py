@@ -11,7 +11,7 @@ from penstock.agents.human_notifier import HumanNotifier
 from penstock.broker.local import Broker
 from penstock.broker.waiting.human_webhooks import DONE_NOTICE, OPEN_NOTICE
 from penstock.errors import Conflict, InvalidInput, NotFound
-from penstock.retry import FIRST_WEBHOOK_DELAY_S
+from penstock.retry_policies import FIRST_WEBHOOK_DELAY_S
 from penstock.rules.human import Person
 from penstock.rules.human_links import HumanLinks
 from penstock.rules.human_spec import parse_spec

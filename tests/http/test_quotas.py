@@ -124,7 +124,7 @@ async def test_a_waiting_claim_holds_a_place_until_it_is_answered() -> None:
         app = AsgiApp(state)
         for _ in range(2):
             waiting = asyncio.ensure_future(claim(app))
-            while not state.parking.waiting:  # noqa: ASYNC110 - it sets no event
+            while not state.long_poller.waiting:  # noqa: ASYNC110 - it sets no event
                 await asyncio.sleep(0)
             refused = await claim(app)
             assert refused.status == 503

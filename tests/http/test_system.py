@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.http.events.hub import KINDS
-from penstock.http.metrics.queue_stats import QueueRate, compute_workers_needed
+from penstock.http.metrics.autoscale import QueueRate, compute_workers_needed
 from tests.cli.terminal import until
 from tests.http.served import Served, served
 

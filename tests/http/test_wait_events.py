@@ -22,7 +22,7 @@ from penstock.rules.human import Person
 from penstock.rules.human_spec import parse_spec
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation
-from penstock.worker.policy import Reject
+from penstock.worker.ack_policy import Reject
 from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served, Stream
 

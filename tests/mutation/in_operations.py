@@ -112,7 +112,7 @@ COUNTING = (
     Mutation("an_hour_adds_up_one_queue", "broker/metrics/queries.py", "sum_hour",
              "latest[:MAX_SUMMED_QUEUES]", "latest[:1]", conformance("metrics")),
     Mutation("the_last_hour_has_foreign_queues", "http/handlers/dashboard.py", "get_overview_hour",
-             "await own_queues(call)", "call.service.directory.by_id.values()",
+             "await list_own_queues(call)", "call.service.directory.by_id.values()",
              "tests/http/test_dashboard.py::"
              "test_the_last_hour_adds_up_the_queues_that_the_caller_may_read"),
     Mutation("top_starts_without_rates", "cli/top_screen.py", "follow",
@@ -123,7 +123,7 @@ COUNTING = (
              "self.counted_at, at)", "at, at)",
              "tests/http/test_dashboard.py::"
              "test_messages_published_between_two_counts_are_spread_over_the_time"),
-    Mutation("late_counts_leave_a_gap", "http/dashboard/series.py", "bridge",
+    Mutation("late_counts_leave_a_gap", "http/dashboard/series.py", "fill_gaps",
              "self.samples[between] = sample", "pass",
              "tests/http/test_dashboard.py::test_counts_that_are_far_apart_leave_no_gap"),
     Mutation("messages_ignore_their_own_limit", "http/context.py", "view",
@@ -131,8 +131,8 @@ COUNTING = (
              "(queue.settings.max_attempts, 0)",
              "tests/http/test_dashboard.py::test_a_message_says_how_many_attempts_it_may_have"),
     Mutation("a_queue_is_hidden_by_busier_ones", "http/dashboard/overview.py", "make_overview",
-             "(queue.name != contains, -weigh(inputs, queue), queue.name)",
-             "(-weigh(inputs, queue), queue.name)",
+             "(queue.name != contains, -rank_by_load(inputs, queue), queue.name)",
+             "(-rank_by_load(inputs, queue), queue.name)",
              "tests/http/test_dashboard.py::"
              "test_a_queue_is_found_by_its_name_among_busier_ones"),
     Mutation("an_overview_computes_every_queue", "http/dashboard/overview.py", "make_overview",
@@ -205,8 +205,8 @@ BULK_ACTIONS = (
     Mutation("an_edited_message_loses_its_turn", "stores/sql/items.py", "keep_turn",
              "turn = old.id if position is None else position", "turn = id", REPLACE),
     Mutation("a_replaced_message_calls_back", "stores/sql/items.py", "replace",
-             "await keys.free(tx, item.id, old.flags)",
-             "await keys.finalize(tx, item.id, old.flags, State.CANCELLED)", REPLACE),
+             "await ordering_keys.free(tx, item.id, old.flags)",
+             "await finalize(tx, item.id, old.flags, State.CANCELLED)", REPLACE),
 )  # fmt: skip
 
 OPERATIONS = (*BULK_ACTIONS, *COPYING, *LOOKING, *SEARCHING, *COUNTING)

@@ -40,7 +40,7 @@ PUBLISHING = (
          "return now + int(entry.ttl * 1_000_000)", "expiry"),
     code("name_is_not_asked", "sql/publish.py publish_checked",
          "if entry.name and await tx.one(", "if False and await tx.one(", "names"),
-    code("dedup_any_body", "sql/publish.py find_duplicate",
+    code("dedup_any_body", "sql/dedup.py find_duplicate",
          "if digest != entry.dedup.digest:", "if False:", "dedup"),
     code("depth_one_more", "sql/publish.py is_full", "depth >= entry.max_depth",
          "depth > entry.max_depth", "depth"),
@@ -53,22 +53,22 @@ PUBLISHING = (
 )  # fmt: skip
 
 KEYS = (
-    code("head_not_taken", "sql/keys.py advance",
+    code("head_not_taken", "sql/ordering_keys.py advance",
          'await tx.run("take_head", queue_id=queue_id, key=key, id=first[0])', "pass", "keys"),
-    code("head_not_asked", "sql/keys.py advance",
+    code("head_not_asked", "sql/ordering_keys.py advance",
          'if await tx.one("head", queue_id=queue_id, key=key) is not None:', "if False:", "keys"),
-    code("line_stands_still", "sql/keys.py get_in_line",
+    code("line_stands_still", "sql/ordering_keys.py get_in_line",
          "await advance(tx, ticket.queue_id, key)", "pass", "keys"),
-    code("head_not_freed", "sql/keys.py free_head", 'await tx.run("free_head", id=id)', "pass",
+    code("head_not_freed", "sql/ordering_keys.py free_head", 'await tx.run("free_head", id=id)', "pass",
          "keys"),
-    code("next_in_line_not_called", "sql/keys.py free_head", "await advance(tx, queue_id, key)",
+    code("next_in_line_not_called", "sql/ordering_keys.py free_head", "await advance(tx, queue_id, key)",
          "pass", "keys"),
-    code("keyed_not_freed", "sql/keys.py free", "if flags & Flag.KEYED:", "if False:", "keys"),
-    code("unique_not_freed", "sql/keys.py free", "if flags & Flag.UNIQUE:", "if False:", "dedup"),
+    code("keyed_not_freed", "sql/ordering_keys.py free", "if flags & Flag.KEYED:", "if False:", "keys"),
+    code("unique_not_freed", "sql/ordering_keys.py free", "if flags & Flag.UNIQUE:", "if False:", "dedup"),
     code("due_without_its_key", "sql/upkeep.py promote_one",
          "if waits and key is not None:", "if False:", "keys"),
     code("due_does_not_take_a_free_key", "sql/upkeep.py promote_one",
-         "await keys.advance(tx, ticket.queue_id, key)", "pass", "keys"),
+         "await ordering_keys.advance(tx, ticket.queue_id, key)", "pass", "keys"),
 )  # fmt: skip
 
 CLAIMING = (
@@ -167,7 +167,7 @@ OPERATING = (
          "attempts=0, deliveries=0, ", "", "replace"),
     code("redrive_forgets_the_expiry", "sql/messages.py put_back", "message[8] or NEVER",
          "NEVER", "expiry"),
-    code("redrive_jumps_the_line", "sql/messages.py put_back", "await keys.find_end_of_line(tx)",
+    code("redrive_jumps_the_line", "sql/messages.py put_back", "await ordering_keys.find_end_of_line(tx)",
          "ticket.id", "keys"),
     code("redriven_out_of_order", "sql/messages.py redrive",
          "else await redrive_one(tx, id) for id in ids]",
@@ -235,7 +235,7 @@ KEEPING = (
 )  # fmt: skip
 
 CALLBACKS = (
-    code("nobody_is_told", "sql/keys.py finalize", "if flags & Flag.CALLBACK:", "if False:",
+    code("nobody_is_told", "sql/finalize.py finalize", "if flags & Flag.CALLBACK:", "if False:",
          "callbacks"),
     code("told_of_again", "sql/settle.py clear_announced_flag", "flags & Flag.FROM_DEAD and", "False and",
          "callbacks"),
@@ -252,8 +252,8 @@ ADOPTING = (
 
 RETRIES = "tests/unit/test_retry.py"
 RETRYING = (
-    Mutation("retries_have_no_end", "retry.py", "again_at_once", "self.left -= 1", "pass", RETRIES),
-    Mutation("retries_have_no_deadline", "retry.py", "again_at_once",
+    Mutation("retries_have_no_end", "retry_policies.py", "again_at_once", "self.left -= 1", "pass", RETRIES),
+    Mutation("retries_have_no_deadline", "retry_policies.py", "again_at_once",
              "time.monotonic() + self.delay > self.ends_at", "False", RETRIES),
     code("conflict_of_a_publish_is_not_busy", "sql/server_verbs.py enqueue",
          "return [publish.BUSY] * len(entries)", "raise", "tests/postgres/test_retries.py"),

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.reader import list_paths
-from penstock.pipeline.lake.results import RESULT_TABLES
+from penstock.pipeline.lake.result_tables import RESULT_TABLES
 from penstock.pipeline.lake.schema import TABLES
 
 # Where a bucket is, as Delta's readers take it.
@@ -57,7 +57,7 @@ def count_named(lake: str) -> dict[str, int]:
     named: Counter[str] = Counter(dict.fromkeys(TABLES, 0))
     for part in parts:
         named[part.table] += part.rows
-    found = results.read_newest(place)
+    found = result_tables.read_newest(place)
     if found is not None:
         named.update(dict.fromkeys(RESULT_TABLES, 0))
         for file in found.files:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipeline.lake.delta_log import make_result_fields, make_table_fields
-from penstock.pipeline.lake.results import RESULT_TABLES
+from penstock.pipeline.lake.result_tables import RESULT_TABLES
 from penstock.pipeline.lake.schema import ADDED_COLUMNS, TABLES, VERSION
 from tests.pipeline.dictionary import MEANINGS, Column, columns_of
 

@@ -16,8 +16,8 @@ from penstock.model.message import State, Verb
 from penstock.pipeline.analytics.job import analyze
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
-from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
+from penstock.pipeline.lake import result_tables
+from penstock.pipeline.lake.result_tables import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
 from penstock.testing.simulation import START
@@ -41,7 +41,7 @@ COUNTED = (
 
 
 def newest(lake: Path) -> Results:
-    found = results.read_newest(lakes.find(str(lake)))
+    found = result_tables.read_newest(lakes.find(str(lake)))
     assert found is not None
     return found
 

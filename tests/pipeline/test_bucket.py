@@ -13,10 +13,10 @@ from penstock.errors import InvalidInput, InvalidState, StoreUnreachable
 from penstock.model.store_types import Cursor
 from penstock.pipeline.extraction.extract import extract, record_cursor
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.compact import CompactResult, compact
 from penstock.pipeline.lake.files import is_data
-from penstock.pipeline.lake.results import Results
+from penstock.pipeline.lake.result_tables import Results
 from penstock.pipeline.lake.s3 import S3LakeFiles
 from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.reconcile.reconcile import has_right_digest, is_readable
@@ -215,14 +215,14 @@ def publish_results(url: str, bucket: str) -> Results:
     """Results of two runs that came to nothing."""
     bring(url, bucket)
     place = lakes.find(bucket)
-    made = Results(results.VERSION, place.label.id, 2, 1, 0, "", ())
-    return results.publish(place, made)
+    made = Results(result_tables.VERSION, place.label.id, 2, 1, 0, "", ())
+    return result_tables.publish(place, made)
 
 
 def test_results_that_others_overtook_by_far_are_told(url: str, bucket: str) -> None:
     late = replace(publish_results(url, bucket), number=1)
     with pytest.raises(InvalidState, match=f"another process wrote results 1 of lake '{bucket}'"):
-        results.publish(lakes.find(bucket), late)
+        result_tables.publish(lakes.find(bucket), late)
 
 
 def test_what_a_running_run_wrote_is_left_alone(url: str, bucket: str) -> None:
@@ -231,5 +231,5 @@ def test_what_a_running_run_wrote_is_left_alone(url: str, bucket: str) -> None:
     killed, running = (f"anomaly/run-{n:010}/day=2026-01-01/part-0.parquet" for n in (2, 3))
     for name in (killed, running):
         place.files.write_once(name, b"PAR1")
-    results.sweep(place)
+    result_tables.sweep(place)
     assert list(place.files.names("anomaly")) == [running]

@@ -11,11 +11,11 @@ from penstock.model.anomalies import AnomalyThresholds
 from penstock.pipeline.analytics.job import choose_usable
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.compact import LARGE_BYTES, CompactResult, compact, group_neighbours
 from penstock.pipeline.lake.lake import make_manifest_name
 from penstock.pipeline.lake.manifest import LakePart, encode
-from penstock.pipeline.lake.results import Results
+from penstock.pipeline.lake.result_tables import Results
 from penstock.pipeline.lake.schema import Table
 from tests.pipeline.scenes import agrees, consume, files, in_process, on, publish
 
@@ -104,14 +104,14 @@ def grow(lake: Path, batch: int) -> list[Path]:
 def test_batches_that_were_not_analysed_yet_stay_apart(url: str, lake: Path) -> None:
     run(url, lake, batch=10)
     place = lakes.find(str(lake))
-    results.publish(place, Results(results.VERSION, place.label.id, 1, 2, 0, "", ()))
+    result_tables.publish(place, Results(result_tables.VERSION, place.label.id, 1, 2, 0, "", ()))
     publish(url, 5)
     run(url, lake)
     assert compact(in_process(), str(lake)).batches == 4
     assert [(each.first, each.last) for each in place.manifests()] == [(1, 2), (3, 4)]
     assert (
         choose_usable(
-            results.read_newest(place), place.manifests(), place, AnomalyThresholds()
+            result_tables.read_newest(place), place.manifests(), place, AnomalyThresholds()
         ).through
         == 2
     )

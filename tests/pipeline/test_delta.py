@@ -20,7 +20,7 @@ from penstock.errors import InvalidState
 from penstock.model.store_types import Cursor
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.compact import compact
 from penstock.pipeline.lake.delta import (
     Add,
@@ -357,7 +357,7 @@ def test_results_of_no_use_any_more_leave_an_empty_table(url: str, lake: Path) -
     sync_delta(lakes.find(str(lake)))
     shutil.rmtree(lake / "_results")
     sync_delta(lakes.find(str(lake)))
-    results.sweep(lakes.find(str(lake)))
+    result_tables.sweep(lakes.find(str(lake)))
     assert (lake / METRICS / DELTA_LOG).is_dir()
     assert {*count_rows(str(lake), METRICS).values()} == {0}
     publish_results(str(lake), 1, (2, 3))

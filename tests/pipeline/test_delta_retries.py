@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Busy
 from penstock.pipeline.lake.delta_log import retry_conflicts
-from penstock.retry import DELTA_COMMIT
+from penstock.retry_policies import DELTA_COMMIT
 
 
 def test_a_log_that_others_keep_writing_is_tried_so_often() -> None:

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.analytics.anomalies import find_by_message
 from penstock.pipeline.analytics.thresholds import load
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
-from penstock.pipeline.lake.results import RESULT_TABLES, ResultFile, Results, ResultTable
+from penstock.pipeline.lake import result_tables
+from penstock.pipeline.lake.result_tables import RESULT_TABLES, ResultFile, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
 from tests.cli.terminal import Terminal
 from tests.pipeline.analysed import FIRST_DAY, MESSAGES, THIRD_DAY, Days
@@ -30,7 +30,7 @@ def lake(days: Days) -> Path:
 
 
 def newest(lake: Path) -> Results:
-    found = results.read_newest(lakes.find(str(lake)))
+    found = result_tables.read_newest(lakes.find(str(lake)))
     assert found is not None
     return found
 
@@ -108,7 +108,7 @@ def test_a_rule_says_how_many_an_hour_must_have(spark: SparkSession, rule: str, 
 
 def test_a_day_that_is_over_is_merged(lake: Path) -> None:
     files = newest(lake).list_files("attempt")
-    assert [(each.day, results.parse_run(each.path)) for each in files] == [
+    assert [(each.day, result_tables.parse_run(each.path)) for each in files] == [
         (FIRST_DAY, 3),
         (THIRD_DAY, 3),
     ]
@@ -120,8 +120,8 @@ def test_only_files_that_a_manifest_names_are_in_the_folders_of_tables(lake: Pat
     place = lakes.find(str(lake))
     named = {
         file.path
-        for name in results.list_manifests(place)
-        for file in results.list_manifest_files(place, name)
+        for name in result_tables.list_manifests(place)
+        for file in result_tables.list_manifest_files(place, name)
     }
     found = {name for table in RESULT_TABLES for name in place.files.names(table)}
     assert {name for name in found if "_delta_log" not in name} == named
@@ -144,12 +144,12 @@ def test_files_of_attempts_stay_few_over_a_quarter_of_hourly_runs() -> None:
     most, today = 0, ""
     for hour in range(24 * 90):
         today = f"{datetime(2026, 1, 1) + timedelta(hours=hour):%Y-%m-%d}"
-        merged = results.choose_days_to_merge(files, today)
+        merged = result_tables.choose_days_to_merge(files, today)
         kept = [each for each in files if each.day not in merged]
         files = kept + [written(day, hour) for day in {*merged, today}]
         most = max(most, len(files))
     assert most <= 90 + 24 + 24
-    assert results.choose_days_to_merge(files, today) == set()
+    assert result_tables.choose_days_to_merge(files, today) == set()
 
 
 def written(day: str, number: int) -> ResultFile:
@@ -157,9 +157,11 @@ def written(day: str, number: int) -> ResultFile:
 
 
 def test_a_day_with_many_runs_is_merged_before_it_is_over() -> None:
-    files = [written(FIRST_DAY, number) for number in range(results.MAX_RUNS_OF_A_DAY)]
-    assert results.choose_days_to_merge(files, FIRST_DAY) == set()
-    assert results.choose_days_to_merge([*files, written(FIRST_DAY, 99)], FIRST_DAY) == {FIRST_DAY}
+    files = [written(FIRST_DAY, number) for number in range(result_tables.MAX_RUNS_OF_A_DAY)]
+    assert result_tables.choose_days_to_merge(files, FIRST_DAY) == set()
+    assert result_tables.choose_days_to_merge([*files, written(FIRST_DAY, 99)], FIRST_DAY) == {
+        FIRST_DAY
+    }
 
 
 def test_a_report_names_its_store_and_imports_no_spark(lake: Path, terminal: Terminal) -> None:

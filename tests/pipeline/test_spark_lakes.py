@@ -13,11 +13,11 @@ from penstock.errors import PenstockError
 from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.compact import compact
 from penstock.pipeline.lake.delta_log import make_result_fields
 from penstock.pipeline.lake.reader import read_lake, read_results
-from penstock.pipeline.lake.results import RESULT_TABLES, ResultTable
+from penstock.pipeline.lake.result_tables import RESULT_TABLES, ResultTable
 from penstock.pipeline.lake.schema import MESSAGE, TABLES
 from penstock.pipeline.reconcile.reconcile import balance
 from penstock.pipeline.replay import ReplayRequest, replay
@@ -85,7 +85,7 @@ def test_runs_and_a_report_say_what_those_of_a_directory_say(
         run(spark, url, bucket)
     run(spark, url, lake)
     assert everything(spark, bucket) == everything(spark, lake)
-    found = results.read_newest(lakes.find(bucket))
+    found = result_tables.read_newest(lakes.find(bucket))
     assert found is not None
     assert found.number == 2
     pages: list[Any] = []
@@ -111,7 +111,7 @@ def test_of_two_runs_at_once_in_a_bucket_one_is_told(
     for number in (2, 2):
         assert run(spark, url, bucket).analysed.results.number == number
     place = lakes.find(bucket)
-    found = results.read_newest(place)
+    found = result_tables.read_newest(place)
     assert found is not None
     kept = {file.path for file in found.files}
     assert kept <= {name for table in RESULT_TABLES for name in place.files.names(table)}

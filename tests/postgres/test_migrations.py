@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from penstock.errors import StoreBusy, StoreTooNew, StoreUnusable
-from penstock.retry import RetryPolicy
+from penstock.retry_policies import RetryPolicy
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import parse

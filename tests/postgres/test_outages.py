@@ -260,7 +260,7 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_given_up_in_t
 
 async def test_a_pool_with_nothing_left_says_how_to_make_it_larger(url: str) -> None:
     async with await open_store(url, pool_size=2) as store:
-        store.database.pool.patience = 0.05
+        store.database.pool.acquire_timeout_s = 0.05
         async with store.database.pool.use(), store.database.pool.use():
             with pytest.raises(StoreBusy, match=r"all 2 connections were in use.*pool_size"):
                 await publish(store)

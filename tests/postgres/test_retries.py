@@ -10,7 +10,7 @@ from penstock.broker.local import Broker
 from penstock.errors import Busy, StoreBusy
 from penstock.model.message import Dedup, Draft, SettleReject
 from penstock.model.store_types import AnswerKind, Completion, Entry
-from penstock.retry import DEAD_LETTER, LOCKED, PUBLISH, TRANSACTION
+from penstock.retry_policies import DEAD_LETTER, LOCKED, PUBLISH, TRANSACTION
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.transaction import PostgresDriver, PostgresTransaction
 from penstock.stores.sql.database import Mode

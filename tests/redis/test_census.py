@@ -7,7 +7,7 @@ import pytest
 
 from penstock.broker.local import Broker
 from penstock.model.message import Draft, Leased, Nack, Release, SettleReject
-from penstock.model.store_types import Completion, Tally
+from penstock.model.store_types import Completion, PlaceCount
 from penstock.stores.redis.export import RedisExport
 from penstock.stores.redis.store import RedisStore
 from tests.redis.scenes import QUEUE, claim, places, publish
@@ -42,12 +42,12 @@ async def complete(store: RedisStore, held: list[Leased]) -> None:
     await store.complete([Completion(each.id, each.fence) for each in held])
 
 
-def tally(place: str, ids: list[int]) -> Tally:
+def tally(place: str, ids: list[int]) -> PlaceCount:
     digest = sum((id % 1_000_003 * (id % 1_000_033)) % 1_000_000_007 for id in ids)
-    return Tally(QUEUE, place, len(ids), digest)
+    return PlaceCount(QUEUE, place, len(ids), digest)
 
 
-async def beside(work: Callable[[], Awaitable[object]], store: RedisStore) -> list[Tally]:
+async def beside(work: Callable[[], Awaitable[object]], store: RedisStore) -> list[PlaceCount]:
     """The census, while the work is done over and over."""
 
     async def keep_on() -> None:
@@ -123,5 +123,5 @@ async def test_what_is_no_message_is_told(store: RedisStore) -> None:
     member = (await store.database.ask("ZRANGE", "ready", 0, -1))[0]
     await store.database.ask("ZADD", "ready", 0, member[:8] + b"0" * 14 + member[22:])
     assert await store.census() == [
-        tally("message", [id]), tally("ready", [id]), Tally(0, "ready", 1, 0),
+        tally("message", [id]), tally("ready", [id]), PlaceCount(0, "ready", 1, 0),
     ]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import MovedError
 
 from penstock.errors import StoreBusy, StoreError
-from penstock.retry import MOVED, QUEUE_CHANGE
+from penstock.retry_policies import MOVED, QUEUE_CHANGE
 from penstock.stores.redis.connection import RedisConnection
 from penstock.stores.redis.queues import retry_changed
 from penstock.stores.redis.store import RedisStore

@@ -13,7 +13,7 @@ from penstock.broker.local import Broker
 from penstock.errors import StoreFull
 from penstock.model.message import Fail, Nack, Release, SettleReject
 from penstock.model.store_types import Completion, Extension
-from penstock.stores.sqlite.files import BALLAST, RESERVE_BYTES
+from penstock.stores.sqlite.files import BALLAST_BYTES, RESERVE_BYTES
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from tests.sqlite.busy import together
@@ -152,7 +152,7 @@ async def test_ballast_comes_back_when_there_is_room_again(store: SqliteStore, d
     with anyio.fail_after(CAP):
         while not has_ballast(disk):
             await wait_until_accepted(store)
-    assert (disk / "queue.db.ballast").stat().st_blocks * 512 >= BALLAST
+    assert (disk / "queue.db.ballast").stat().st_blocks * 512 >= BALLAST_BYTES
 
 
 async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(

@@ -23,7 +23,7 @@ def lock(path: Path) -> Path:
 
 @pytest.fixture
 def gate(lock: Path) -> Iterator[WriteTurns]:
-    gate = WriteTurns(str(lock), patience=0.05)
+    gate = WriteTurns(str(lock), acquire_timeout_s=0.05)
     yield gate
     gate.close()
 
@@ -43,7 +43,7 @@ def test_an_open_gate_is_entered_again_and_again(gate: WriteTurns) -> None:
 
 
 async def test_whoever_waits_enters_when_the_holder_leaves(child: Child, lock: Path) -> None:
-    patient = WriteTurns(str(lock), patience=CAP)
+    patient = WriteTurns(str(lock), acquire_timeout_s=CAP)
     assert await child.ask("enter_gate", lock) == "True"
     waiting = asyncio.create_task(asyncio.to_thread(patient.enter))
     await wait_until(lambda: patient.waiter is not None)

@@ -245,8 +245,8 @@ async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore
 
 async def test_a_writer_that_ends_tells_everybody(store: SqliteStore) -> None:
     """Whatever ended it, nobody waits for ever: here somebody closed the file of its gate."""
-    descriptor, store.database.gate.file = store.database.gate.file, -1
+    descriptor, store.database.write_turns.file = store.database.write_turns.file, -1
     for _ in range(2):
         with pytest.raises(StoreError, match="the writer thread failed"):
             await publish(store)
-    store.database.gate.file = descriptor
+    store.database.write_turns.file = descriptor

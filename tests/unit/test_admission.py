@@ -11,7 +11,7 @@ from penstock.errors import BodyTooLarge, Forbidden, InvalidInput
 from penstock.model.message import NEVER, Dedup, Draft, Meta
 from penstock.model.queue import Queue, QueueState, Scope
 from penstock.model.settings import PRESETS, SHELL_TYPE, QueueSettings, get_preset
-from penstock.rules.drafts import check, explain_refusal, make_entry, own_lease
+from penstock.rules.drafts import check, compute_own_lease, explain_refusal, make_entry
 from penstock.rules.validation import check_name, clip
 from tests.unit.leases import NOW
 
@@ -148,7 +148,7 @@ def test_a_delay_and_a_moment_are_one_too_many() -> None:
 def test_a_shell_queue_leases_for_a_whole_run_except_what_its_workers_extend(
     draft: Draft, lease: float | None
 ) -> None:
-    assert own_lease(draft, get_preset("queuectl")) == lease
+    assert compute_own_lease(draft, get_preset("queuectl")) == lease
 
 
 def test_all_headers_and_labels_together_have_a_limit() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.model.fields import MAX_RUNS
 from penstock.model.settings import Backoff, get_preset
-from penstock.rules.lifecycle import compute_delay
+from penstock.rules.backoff import compute_delay
 from tests.unit.leases import half
 
 EVEN = Backoff(kind="constant", initial=10, jitter="none")

@@ -21,7 +21,8 @@ from penstock.model.message import (
 )
 from penstock.model.settings import Backoff, QueueSettings, RetrySettings, get_preset
 from penstock.model.store_types import Move
-from penstock.rules.lifecycle import LEASE_EXPIRED, compute_limits, settle
+from penstock.rules.backoff import compute_limits
+from penstock.rules.lifecycle import LEASE_EXPIRED, settle
 from tests.unit.leases import LEASE, NOW, SECOND, half, lease
 
 # Delays of 2, 4, 8 seconds.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.message import NEVER, Draft
 from penstock.model.settings import QueueSettings, change, get_preset
-from penstock.rules.lifecycle import clamp_priority, compute_rank
+from penstock.rules.priority import clamp_priority, compute_rank
 from tests.unit.leases import NOW, SECOND
 
 MILLISECOND = 1_000

@@ -2,12 +2,14 @@
 
 import pytest
 
-from penstock import retry
-from penstock.retry import RetryPolicy
+from penstock import retry_policies
+from penstock.retry_policies import RetryPolicy
 
 pytestmark = pytest.mark.anyio
 
-POLICIES = {name: each for name, each in vars(retry).items() if isinstance(each, RetryPolicy)}
+POLICIES = {
+    name: each for name, each in vars(retry_policies).items() if isinstance(each, RetryPolicy)
+}
 
 
 async def test_attempts_include_the_first_one() -> None:

@@ -24,7 +24,8 @@ from penstock.model.message import (
 )
 from penstock.model.settings import PRESETS, QueueSettings
 from penstock.model.store_types import Move
-from penstock.rules.lifecycle import compute_limits, settle
+from penstock.rules.backoff import compute_limits
+from penstock.rules.lifecycle import settle
 from tests.unit.leases import SECOND, lease
 
 READY, SCHEDULED, CLAIMED, DEAD = State.READY, State.SCHEDULED, State.CLAIMED, State.DEAD

@@ -11,7 +11,7 @@ from penstock.broker.local import Broker
 from penstock.errors import Busy, OutcomeUnknown, StoreUnreachable
 from penstock.model.message import Dedup, Draft
 from penstock.model.store_types import Cursor, Entry, Published
-from penstock.retry import RetryPolicy
+from penstock.retry_policies import RetryPolicy
 from penstock.store import Store
 from penstock.testing.faults import Faults
 

@@ -178,9 +178,9 @@ async def test_a_result_that_cannot_be_stored_is_recorded_and_not_tried_again(
 
     async with working(app):
         jobs: list[Job[Any]] = [await weird.aenqueue(), await huge.aenqueue()]
-        with pytest.raises(JobFailed, match=r"Unfit: result .*: object cannot be stored"):
+        with pytest.raises(JobFailed, match=r"CodecError: result .*: object cannot be stored"):
             await jobs[0].aresult(30)
-        with pytest.raises(JobFailed, match="Unfit: result has 2000002 bytes"):
+        with pytest.raises(JobFailed, match="CodecError: result has 2000002 bytes"):
             await jobs[1].aresult(30)
     assert [await counters(app, job.id) for job in jobs] == [("dead", 1, 1)] * 2
 
@@ -199,7 +199,7 @@ async def test_arguments_that_do_not_fit_are_recorded_and_not_tried_again(app: P
 
     async with working(app):
         job = await wrong.aenqueue("two")
-        with pytest.raises(JobFailed, match="Unfit: task 'double': Expected `int`"):
+        with pytest.raises(JobFailed, match="CodecError: task 'double': Expected `int`"):
             await job.aresult(30)
     assert await counters(app, job.id) == ("dead", 1, 1)
 

@@ -20,8 +20,10 @@ from penstock import (
 from penstock.errors import InvalidInput
 from penstock.model import message
 from penstock.model.message import State
+from penstock.worker.ack_policy import NOT_SETTLED, AckRules, CodecError, Verdict, judge
 from penstock.worker.local_context import make_local_context
-from penstock.worker.policy import NOT_SETTLED, AckRules, Strategy, TimedOut, Unfit, Verdict, judge
+from penstock.worker.retry_strategies import Strategy
+from penstock.worker.timeouts import TimedOut
 from tests.app.scenes import counters, record, until, working
 
 FIRST = make_local_context("task", "default").delivery
@@ -37,7 +39,7 @@ LATE = message.Nack("TimedOut: late", reason="TIMEOUT")
         ("nack_on_error", None, None),
         ("nack_on_error", BOOM, NACK),
         ("nack_on_error", TimedOut("late"), LATE),
-        ("nack_on_error", Unfit("no int"), message.SettleReject("Unfit: no int")),
+        ("nack_on_error", CodecError("no int"), message.SettleReject("CodecError: no int")),
         ("reject_on_error", None, None),
         ("reject_on_error", BOOM, REJECT),
         ("reject_on_error", TimedOut("late"), message.SettleReject("TimedOut: late")),

@@ -11,7 +11,7 @@ import pytest
 from penstock import Draft, Message, Penstock
 from penstock.testing.faults import Faults
 from penstock.worker import prefetch
-from penstock.worker.prefetch import Pace, Prefetch
+from penstock.worker.prefetch import Prefetch, RunRate
 from penstock.worker.worker import Worker
 from tests.app.scenes import Arranged, claim_for_all, counters, until, until_true, working
 from tests.worker.test_suspects import claim_and_abandon
@@ -285,8 +285,8 @@ async def test_queues_of_one_lane_take_turns_though_others_are_asked_as_well(app
     assert {"first", "second"} == set(seen[:50])
 
 
-def pace(runs: int, each: float, busy: float) -> Pace:
-    return Pace(runs, runs * each, busy)
+def pace(runs: int, each: float, busy: float) -> RunRate:
+    return RunRate(runs, runs * each, busy)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ def test_a_worker_claims_ahead_by_what_it_has_seen(
 
 def test_after_a_long_run_several_rounds_of_short_ones_are_needed() -> None:
     rule = Prefetch(slots=1, horizon=0.1, most=500)
-    rule.adapt(Pace(1, 1.0, 1.0))
-    rounds = [Pace(2 + number, 1.0, 1.0 + number / 1_000) for number in range(6)]
+    rule.adapt(RunRate(1, 1.0, 1.0))
+    rounds = [RunRate(2 + number, 1.0, 1.0 + number / 1_000) for number in range(6)]
     found = []
     for each in rounds:
         rule.adapt(each)

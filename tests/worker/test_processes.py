@@ -116,7 +116,7 @@ async def test_progress_and_cancel_pass_between_worker_and_process(app: Penstock
 async def test_a_result_that_cannot_be_stored_is_a_recorded_error(app: Penstock) -> None:
     async with working(app, concurrency=1):
         job = await shop.weird.aenqueue()
-        with pytest.raises(JobFailed, match=r"Unfit: .*function cannot be stored"):
+        with pytest.raises(JobFailed, match=r"CodecError: .*function cannot be stored"):
             await job.aresult(60)
 
 

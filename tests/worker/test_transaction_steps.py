@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Context, Penstock
 from penstock.errors import InvalidInput, JobFailed
-from penstock.worker.policy import exponential
+from penstock.worker.retry_strategies import exponential
 from tests.app.scenes import working
 from tests.servers.mariadb import MariaDB, place
 from tests.servers.postgres import Postgres

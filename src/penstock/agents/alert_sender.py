@@ -54,10 +54,10 @@ class AlertSender:
             return self.every
         found = await read_open(self.store, self.directory)
         for alert in alerts:
-            await self.attend(alert, found)
+            await self.deliver_due(alert, found)
         return self.every
 
-    async def attend(self, alert: Alert, found: Iterable[Anomaly]) -> None:
+    async def deliver_due(self, alert: Alert, found: Iterable[Anomaly]) -> None:
         now = await self.store.now()
         state, version = await read_alert_state(self.store, alert)
         if state.pending is None:

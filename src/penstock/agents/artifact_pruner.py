@@ -45,10 +45,10 @@ class ArtifactPruner:
     async def sweep(self, owner: MessagePrefix) -> bool:
         """Deletes the orphaned artifacts of a message. Returns True if it had any."""
         # Listed before the message is read, so that later uploads are not deleted.
-        shelves = await self.service.run(self.service.storage.shelves, owner)
-        doomed = find_orphans(shelves, await self.find_record(owner), owner.tenant)
-        for shelf in doomed:
-            await self.service.run(self.service.storage.clear, shelf)
+        delivery_folders = await self.service.run(self.service.storage.delivery_folders, owner)
+        doomed = find_orphans(delivery_folders, await self.find_record(owner), owner.tenant)
+        for delivery_folder in doomed:
+            await self.service.run(self.service.storage.clear, delivery_folder)
         return bool(doomed)
 
     async def find_record(self, owner: MessagePrefix) -> Record | None:

@@ -17,13 +17,12 @@ from penstock.model.changes import Change
 from penstock.model.detectors import Detected, Detector, DetectorRow
 from penstock.model.documents import Document
 from penstock.model.heads import HeadFeed
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.store_types import Cursor
 from penstock.rules.anomalies import get_hour
 from penstock.rules.metrics import Timing, time_rows
 from penstock.store import Store
 
-SECOND = 1_000_000
 PAGE_SIZE = 500
 TIMEOUT_S = 5.0
 # After this many failures in a row, a detector is off until its worker starts again.
@@ -134,8 +133,8 @@ class CustomDetectors:
             attempts=row.attempts,
             deliveries=row.deliveries,
             consumer=row.consumer,
-            wait=None if timing.wait is None else timing.wait / SECOND,
-            run=None if timing.run is None else timing.run / SECOND,
+            wait=None if timing.wait is None else timing.wait / MICROS_PER_SECOND,
+            run=None if timing.run is None else timing.run / MICROS_PER_SECOND,
             body_bytes=0 if head is None else head.size,
             at=row.at,
         )

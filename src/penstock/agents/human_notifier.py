@@ -7,7 +7,7 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_webhooks import (
-    Notices,
+    WebhookDeliveries,
     list_webhooks,
     make_key,
     read_state,
@@ -67,13 +67,13 @@ class HumanNotifier:
     async def tick(self) -> float:
         """Looks at every webhook. Without webhooks, nothing else is read."""
         for webhook in await list_webhooks(self.store):
-            await self.attend(webhook)
+            await self.deliver_due(webhook)
         return self.every
 
-    async def attend(self, webhook: HumanWebhook) -> None:
+    async def deliver_due(self, webhook: HumanWebhook) -> None:
         now = await self.store.now()
         state = await read_state(self.store, webhook)
-        notices = Notices(self.store, webhook)
+        notices = WebhookDeliveries(self.store, webhook)
         await self.find_new(webhook, state, notices)
         sent = 0
         for id, (notice, version) in (await self.find_due(webhook, notices, now)).items():
@@ -88,7 +88,7 @@ class HumanNotifier:
         await save_state(self.store, webhook, replace(state, read_until=now))
 
     async def find_new(
-        self, webhook: HumanWebhook, state: HumanWebhookState, notices: Notices
+        self, webhook: HumanWebhook, state: HumanWebhookState, notices: WebhookDeliveries
     ) -> None:
         """Follows steps that were published since the last look, also those that ended already."""
         since = max(webhook.created_at, state.read_until - LOOK_BACK_MICROS)
@@ -111,7 +111,7 @@ class HumanNotifier:
         self.known[make_key(webhook)] = recent
 
     async def find_due(
-        self, webhook: HumanWebhook, notices: Notices, now: Moment
+        self, webhook: HumanWebhook, notices: WebhookDeliveries, now: Moment
     ) -> dict[int, tuple[StepNotice, int]]:
         """Returns steps that ended, or for which a reminder or timeout is due."""
         found = {id: read for id, read in (await notices.read_open()).items()
@@ -126,7 +126,12 @@ class HumanNotifier:
         return {id: read for id, read in found.items() if quiet.get(id, 0) <= now}
 
     async def send_due(
-        self, webhook: HumanWebhook, notices: Notices, id: int, notice: StepNotice, version: int
+        self,
+        webhook: HumanWebhook,
+        notices: WebhookDeliveries,
+        id: int,
+        notice: StepNotice,
+        version: int,
     ) -> WebhookResult | None:
         """Sends the next notification about a step. Takes it first, so that one server sends it."""
         now = await self.store.now()

@@ -18,7 +18,7 @@ from penstock.broker.routing.ends import EndEvaluation, has_rules, is_end
 from penstock.errors import CannotGovern
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import HistoryRow, Record
+from penstock.model.message import MAX_POSITION, HistoryRow, Record
 from penstock.model.routing import FIRED, RULE_CURSOR, RULE_CURSOR_NAME
 from penstock.model.store_types import Cursor, Entry
 from penstock.runner import report
@@ -29,8 +29,6 @@ MAX_ROWS = 500
 DOCUMENTS_PER_PAGE = 1_000
 # How often it looks whether a first rule on an end was saved.
 UNUSED_INTERVAL_S = 2.0
-# Beyond every message and position: the follower reads history only.
-FARTHEST = 2**62
 HOLD = "agent:rules"
 # The feed was read on, had nothing new, or another process read it at the same time. That one
 # goes on; two that try again at once would only hinder each other.
@@ -111,7 +109,7 @@ class RuleFollower:
 
     async def _find_start(self) -> int:
         """Returns a position shortly before the newest row. The sure pass reads what is older."""
-        newest = await self.store.past(FARTHEST, 0, 1)
+        newest = await self.store.past(MAX_POSITION, 0, 1)
         return max(0, newest[0].position - MAX_ROWS) if newest else 0
 
     async def _look_surely(self) -> tuple[int, PassOutcome]:
@@ -119,7 +117,7 @@ class RuleFollower:
         stored = await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME)
         if stored is None:
             return 0, "idle"
-        cursor = replace(decode_cursor(stored.body), message=FARTHEST)
+        cursor = replace(decode_cursor(stored.body), message=MAX_POSITION)
         page = await self.store.heads(cursor, MAX_ROWS)
         if page.cursor == cursor:
             return 0, "idle"

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from penstock.broker.governance import Governed, govern
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import CannotGovern, InvalidInput, NotFound
-from penstock.model.message import Draft, Moment
+from penstock.model.message import MICROS_PER_SECOND, Draft, Moment
 from penstock.model.queue import Queue, QueueState, Schedule
 from penstock.model.store_types import Dedupe, Entry, Firing
 from penstock.rules import cron, drafts
@@ -23,7 +23,6 @@ MIN_WAIT_S = 0.001
 MIN_WAIT_MICROS = 1_000
 # A scheduler that was suspended this long must still not fire a tick twice.
 TICK_DEDUP_WINDOW_S = 7 * 86_400.0
-MICROS_PER_SECOND = 1_000_000
 # How often a busy scheduler records what it did.
 REPORT_INTERVAL_MICROS = 10 * MICROS_PER_SECOND
 # How often messages are searched that wait for others and missed their end.

@@ -11,7 +11,7 @@ INTERVAL_S = 300.0
 BATCH_SIZE = 100
 
 
-class Messages(Protocol):
+class MessageReader(Protocol):
     """The part of a store that the agent needs."""
 
     async def get(self, id: int) -> object: ...
@@ -23,7 +23,7 @@ class ShellOutputPruner:
     name = "shell_output_tidier"
     every = INTERVAL_S
 
-    def __init__(self, store: Messages, directory: Path) -> None:
+    def __init__(self, store: MessageReader, directory: Path) -> None:
         self.store = store
         self.directory = directory
         # The last id checked. It is reset to 0 at the end of a pass.

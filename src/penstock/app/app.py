@@ -6,6 +6,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from penstock.app.enqueue import Enqueuer
+from penstock.app.hooks import Hooks
 from penstock.app.schemas import export_schema
 from penstock.app.setup import (
     apply_settings,
@@ -44,10 +45,10 @@ from penstock.model.anomalies import Severity
 from penstock.model.detectors import Detector, DetectorFunction
 from penstock.model.queue import Missed, Schedule
 from penstock.stores.urls import redact_url
+from penstock.worker.ack_policy import AckPolicy
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler, SubscriberHandler
-from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_error
-from penstock.worker.tracebacks import format_traceback
+from penstock.worker.retry_strategies import Strategy, TimedStrategy
 
 if TYPE_CHECKING:
     from penstock.artifacts.service import ArtifactService
@@ -61,7 +62,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_URL = "sqlite:///penstock.db"
-EVENTS = ("completed", "scheduled", "ready", "dead", "cancelled", "lease_lost", "*")
 
 
 class TaskDecorator(Protocol):
@@ -98,7 +98,7 @@ class Penstock(Enqueuer):
         self.tasks: dict[str, BaseTask[Any, Any]] = {}
         self.subscriptions: list[Handler] = []
         self.schedules: list[Schedule] = []
-        self.hooks: list[tuple[str, Hook]] = []
+        self.hooks = Hooks()
         self.detectors: list[Detector] = []
 
     def __repr__(self) -> str:
@@ -234,11 +234,7 @@ class Penstock(Enqueuer):
         Events are completed, scheduled and ready (retries), dead, cancelled and lease_lost, or `*`
         for all. An error in a hook is only logged.
         """
-        if event not in EVENTS:
-            raise InvalidInput(f"no event {event!r}; expected one of {', '.join(EVENTS)}")
-        if iscoroutinefunction(hook):
-            raise InvalidInput("a hook must be a plain function, not a coroutine function")
-        self.hooks.append((event, hook))
+        self.hooks.add(event, hook)
 
     def handlers(self, queues: Sequence[str] = ()) -> list[Handler]:
         found = [task.handler() for task in self.tasks.values()] + self.subscriptions
@@ -262,7 +258,7 @@ class Penstock(Enqueuer):
             handlers,
             options,
             scope=self.scope,
-            hook=self.call_hooks if self.hooks else None,
+            hook=self.hooks.find_caller(),
             connect=None if self.connections.in_memory else self.connections.open,
             address=self.connections.address(),
         )
@@ -330,17 +326,3 @@ class Penstock(Enqueuer):
 
         made = CustomDetectors(store, directory, make_identity(), self.detectors, self.tenant)
         return [made] if self.detectors else []
-
-    def call_hooks(self, event: str, context: Context, error: BaseException | None) -> None:
-        for wanted, hook in self.hooks:
-            if wanted not in ("*", event):
-                continue
-            try:
-                hook(event, context, error)
-            except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook must not affect the run
-                log_event(
-                    "error",
-                    "hook_failed",
-                    hook=event, id=context.id, error=format_error(raised),
-                    exception=format_traceback(raised),
-                )  # fmt: skip

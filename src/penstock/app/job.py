@@ -22,7 +22,7 @@ T = TypeVar("T")
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.005, 0.25
 
 
-class Home(Protocol):
+class JobOwner(Protocol):
     """The app a job belongs to."""
 
     scope: str
@@ -37,7 +37,7 @@ class Job(Generic[R]):
 
     def __init__(
         self,
-        app: Home,
+        app: JobOwner,
         id: int,
         results: Values,
         duplicate: bool = False,

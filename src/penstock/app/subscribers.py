@@ -24,10 +24,11 @@ from penstock.app.task import Choices
 from penstock.errors import InvalidInput
 from penstock.model.broadcast import make_child_name
 from penstock.rules.validation import check_name
+from penstock.worker.ack_policy import AckPolicy, AckRules, CodecError
 from penstock.worker.codec import RawBody, Values, read_hints
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, SubscriberHandler
-from penstock.worker.policy import AckPolicy, AckRules, Strategy, TimedStrategy, Unfit
+from penstock.worker.retry_strategies import Strategy, TimedStrategy
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +52,7 @@ class Message(Struct, Generic[T], eq=False):
             try:
                 self._body = self._values.decode(self.context.delivery.body)
             except InvalidInput as error:
-                raise Unfit(str(error)) from None
+                raise CodecError(str(error)) from None
         body: T = self._body
         return body
 

@@ -18,15 +18,15 @@ from typing import (
 
 import msgspec
 
-from penstock.app.job import Home, Job
+from penstock.app.job import Job, JobOwner
 from penstock.errors import InvalidInput
 from penstock.model.fields import JobFields, copy_job_fields
 from penstock.model.message import Dedup, Draft, Moment
+from penstock.worker.ack_policy import AckRules
 from penstock.worker.codec import Arguments, Values, read_hints
 from penstock.worker.context import Context
 from penstock.worker.handler import App, ExecutorKind, TaskHandler
 from penstock.worker.local_context import make_local_context
-from penstock.worker.policy import AckRules
 
 # The names of options in Celery, RQ, Dramatiq and Huey.
 OTHER_NAMES = {
@@ -162,7 +162,7 @@ class Call(Generic[R]):
         self.wake = wake
 
 
-class Publishes(Home, App, Protocol):
+class Publishes(JobOwner, App, Protocol):
     """The app a task belongs to."""
 
     def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]: ...

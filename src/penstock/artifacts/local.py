@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.artifacts.storage import ArtifactContent
 from penstock.errors import StoreError, StoreFull, StoreUnusable
-from penstock.retry import UPLOAD, Retries
+from penstock.retry_policies import UPLOAD, Retries
 from penstock.rules.validation import clip
 from penstock.store import Check
 
@@ -58,26 +58,37 @@ class LocalArtifactStorage:
             number = os.open(name, CREATE_FLAGS, 0o600, dir_fd=directory)
         return number, self.root / self.store / UPLOADS / name
 
-    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
+    def keep(self, upload: Path, delivery_folder: DeliveryPrefix, name: str) -> None:
         retries: Retries | None = None
         while retries is None or retries.again_at_once():
             retries = retries or UPLOAD.begin()
             with translate_errors(self.root), suppress(FileNotFoundError):
-                with self.step(*path_parts(shelf), make=True) as to, self.step(UPLOADS) as uploads:
+                with (
+                    self.step(*path_parts(delivery_folder), make=True) as to,
+                    self.step(UPLOADS) as uploads,
+                ):
                     os.rename(upload.name, name, src_dir_fd=uploads, dst_dir_fd=to)
                     os.fsync(to)
                 return
         raise StoreError(
-            f"artifact {clip(name)} of message {shelf.id} was removed during the upload"
+            f"artifact {clip(name)} of message {delivery_folder.id} was removed during the upload"
         )
 
-    def files(self, shelf: DeliveryPrefix) -> list[Artifact]:
-        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
+    def files(self, delivery_folder: DeliveryPrefix) -> list[Artifact]:
+        with (
+            translate_errors(self.root),
+            absent,
+            self.step(*path_parts(delivery_folder)) as directory,
+        ):
             return sorted(list_regular_files(directory), key=lambda each: each.name)
         return []
 
-    def open(self, shelf: DeliveryPrefix, name: str) -> ArtifactContent | None:
-        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
+    def open(self, delivery_folder: DeliveryPrefix, name: str) -> ArtifactContent | None:
+        with (
+            translate_errors(self.root),
+            absent,
+            self.step(*path_parts(delivery_folder)) as directory,
+        ):
             number = os.open(name, FILE, dir_fd=directory)
             found = os.fstat(number)
             if is_own(found):
@@ -88,12 +99,16 @@ class LocalArtifactStorage:
             os.close(number)
         return None
 
-    def remove(self, shelf: DeliveryPrefix, name: str) -> None:
-        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
+    def remove(self, delivery_folder: DeliveryPrefix, name: str) -> None:
+        with (
+            translate_errors(self.root),
+            absent,
+            self.step(*path_parts(delivery_folder)) as directory,
+        ):
             os.unlink(name, dir_fd=directory)
 
-    def clear(self, shelf: DeliveryPrefix) -> None:
-        tenant, id, fence = path_parts(shelf)
+    def clear(self, delivery_folder: DeliveryPrefix) -> None:
+        tenant, id, fence = path_parts(delivery_folder)
         with translate_errors(self.root), absent:
             with self.step(tenant, id) as above:
                 remove_tree(above, fence)
@@ -112,7 +127,7 @@ class LocalArtifactStorage:
         chosen = sorted(each for each in found if each > last)[:limit]
         return [MessagePrefix(tenant, int(id)) for tenant, id in chosen]
 
-    def shelves(self, owner: MessagePrefix) -> list[DeliveryPrefix]:
+    def delivery_folders(self, owner: MessagePrefix) -> list[DeliveryPrefix]:
         names = self.names(owner.tenant, str(owner.id))
         return [
             DeliveryPrefix(owner.tenant, owner.id, int(name)) for name in names if is_number(name)
@@ -166,8 +181,8 @@ def step_into(above: int, name: str, make: bool) -> int:
     return number
 
 
-def path_parts(shelf: DeliveryPrefix) -> tuple[str, str, str]:
-    return shelf.tenant, str(shelf.id), str(shelf.fence)
+def path_parts(delivery_folder: DeliveryPrefix) -> tuple[str, str, str]:
+    return delivery_folder.tenant, str(delivery_folder.id), str(delivery_folder.fence)
 
 
 def is_number(name: str) -> bool:

@@ -129,13 +129,15 @@ def find_visible_prefix(record: Record, tenant: str) -> DeliveryPrefix | None:
 
 
 def find_orphans(
-    shelves: Iterable[DeliveryPrefix], record: Record | None, tenant: str
+    delivery_folders: Iterable[DeliveryPrefix], record: Record | None, tenant: str
 ) -> list[DeliveryPrefix]:
     """Finds files that stay invisible: their message is gone, or their delivery did not end it."""
     if record is None:
-        return list(shelves)
+        return list(delivery_folders)
     kept = find_visible_prefix(record, tenant)
     over = {row.fence for row in record.timeline}
     return [
-        shelf for shelf in shelves if shelf != kept and (record.state.final or shelf.fence in over)
+        delivery_folder
+        for delivery_folder in delivery_folders
+        if delivery_folder != kept and (record.state.final or delivery_folder.fence in over)
     ]

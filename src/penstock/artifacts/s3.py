@@ -36,27 +36,27 @@ class S3ArtifactStorage:
         number, name = tempfile.mkstemp(prefix=PREFIX)
         return number, Path(name)
 
-    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
+    def keep(self, upload: Path, delivery_folder: DeliveryPrefix, name: str) -> None:
         """Uploads atomically, also in several parts."""
         import obstore
 
         with self.translate_errors():
-            obstore.put(self.objects, self.key(shelf, name), upload)
+            obstore.put(self.objects, self.key(delivery_folder, name), upload)
 
-    def files(self, shelf: DeliveryPrefix) -> list[Artifact]:
+    def files(self, delivery_folder: DeliveryPrefix) -> list[Artifact]:
         found = [
             Artifact(name, size)
-            for path, size in self.list_under(f"{self.path(shelf)}/")
-            if "/" not in (name := path.removeprefix(f"{self.path(shelf)}/"))
+            for path, size in self.list_under(f"{self.path(delivery_folder)}/")
+            if "/" not in (name := path.removeprefix(f"{self.path(delivery_folder)}/"))
         ]
         return sorted(found, key=lambda each: each.name)
 
-    def open(self, shelf: DeliveryPrefix, name: str) -> ArtifactContent | None:
+    def open(self, delivery_folder: DeliveryPrefix, name: str) -> ArtifactContent | None:
         import obstore
 
         with self.translate_errors():
             try:
-                found = obstore.get(self.objects, self.key(shelf, name))
+                found = obstore.get(self.objects, self.key(delivery_folder, name))
             except FileNotFoundError:
                 return None
             return ArtifactContent(
@@ -67,11 +67,11 @@ class S3ArtifactStorage:
         with self.translate_errors():
             yield from map(bytes, stream)
 
-    def remove(self, shelf: DeliveryPrefix, name: str) -> None:
-        self.delete([self.key(shelf, name)])
+    def remove(self, delivery_folder: DeliveryPrefix, name: str) -> None:
+        self.delete([self.key(delivery_folder, name)])
 
-    def clear(self, shelf: DeliveryPrefix) -> None:
-        self.delete([path for path, _ in self.list_under(f"{self.path(shelf)}/")])
+    def clear(self, delivery_folder: DeliveryPrefix) -> None:
+        self.delete([path for path, _ in self.list_under(f"{self.path(delivery_folder)}/")])
 
     def delete(self, paths: list[str]) -> None:
         import obstore
@@ -92,7 +92,7 @@ class S3ArtifactStorage:
                 break
         return list(found)[:limit]
 
-    def shelves(self, owner: MessagePrefix) -> list[DeliveryPrefix]:
+    def delivery_folders(self, owner: MessagePrefix) -> list[DeliveryPrefix]:
         prefix = f"{self.store}/{owner.tenant}/{owner.id}/"
         fences = {
             path.removeprefix(prefix).partition("/")[0] for path, _ in self.list_under(prefix)
@@ -120,11 +120,11 @@ class S3ArtifactStorage:
             return Check("artifacts", str(error), False)
         return Check("artifacts", self.url)
 
-    def path(self, shelf: DeliveryPrefix) -> str:
-        return f"{self.store}/{shelf.tenant}/{shelf.id}/{shelf.fence}"
+    def path(self, delivery_folder: DeliveryPrefix) -> str:
+        return f"{self.store}/{delivery_folder.tenant}/{delivery_folder.id}/{delivery_folder.fence}"
 
-    def key(self, shelf: DeliveryPrefix, name: str) -> str:
-        return f"{self.path(shelf)}/{name}"
+    def key(self, delivery_folder: DeliveryPrefix, name: str) -> str:
+        return f"{self.path(delivery_folder)}/{name}"
 
     def translate_errors(self) -> AbstractContextManager[None]:
         return translate_errors(f"artifacts in {self.url}")

@@ -31,22 +31,22 @@ class ArtifactStorage(Protocol):
     def begin(self) -> tuple[int, Path]:
         """Creates a temporary file. Returns its open descriptor and path."""
 
-    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
+    def keep(self, upload: Path, delivery_folder: DeliveryPrefix, name: str) -> None:
         """Stores an upload atomically and durably. Replaces a file of the same name."""
 
-    def files(self, shelf: DeliveryPrefix) -> list[Artifact]: ...
+    def files(self, delivery_folder: DeliveryPrefix) -> list[Artifact]: ...
 
-    def open(self, shelf: DeliveryPrefix, name: str) -> ArtifactContent | None: ...
+    def open(self, delivery_folder: DeliveryPrefix, name: str) -> ArtifactContent | None: ...
 
-    def remove(self, shelf: DeliveryPrefix, name: str) -> None: ...
+    def remove(self, delivery_folder: DeliveryPrefix, name: str) -> None: ...
 
-    def clear(self, shelf: DeliveryPrefix) -> None:
+    def clear(self, delivery_folder: DeliveryPrefix) -> None:
         """Removes all files of a delivery."""
 
     def owners(self, after: MessagePrefix | None, limit: int) -> list[MessagePrefix]:
         """Lists messages that have files, in an order that the storage defines."""
 
-    def shelves(self, owner: MessagePrefix) -> list[DeliveryPrefix]: ...
+    def delivery_folders(self, owner: MessagePrefix) -> list[DeliveryPrefix]: ...
 
     def tidy(self, age: float) -> int:
         """Removes unfinished uploads that are older than `age` seconds."""

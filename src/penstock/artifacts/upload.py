@@ -1,4 +1,4 @@
-"""A file on its way: written aside, and put on its shelf when it is whole."""
+"""An upload: written aside, and moved to the folder of its delivery when it is complete."""
 
 import os
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from penstock.model.alerts import Alert, AlertState, AlertStatus
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import Moment
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.callbacks import check_url
 from penstock.store import Store
 

@@ -26,7 +26,7 @@ from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import HOUR_S
 from penstock.model.queue import Queue
 from penstock.model.structs import copy_fields
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.anomalies import (
     RESOLVE_AFTER_S,
     AnomalyKey,

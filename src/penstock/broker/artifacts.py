@@ -103,21 +103,21 @@ class Artifacts:
         await self.check_held(held)
         return await self.service.run(self._put, self.make_prefix(held), uploads)
 
-    def _put(self, shelf: DeliveryPrefix, uploads: Sequence[Upload]) -> list[str]:
+    def _put(self, delivery_folder: DeliveryPrefix, uploads: Sequence[Upload]) -> list[str]:
         place, limits = self.service.storage, self.service.limits
-        there = place.files(shelf)
+        there = place.files(delivery_folder)
         check_limits(merge_artifacts(there, [upload.artifact for upload in uploads]), limits)
         known = {artifact.name for artifact in there}
         new = [upload.name for upload in uploads if upload.name not in known]
         try:
             for upload in uploads:
-                place.keep(upload.path, shelf, upload.name)
+                place.keep(upload.path, delivery_folder, upload.name)
             if new:
                 # Another server may have stored files meanwhile; at least one of both sees all.
-                check_limits(place.files(shelf), limits)
+                check_limits(place.files(delivery_folder), limits)
         except PenstockError:
             for name in new:
-                place.remove(shelf, name)
+                place.remove(delivery_folder, name)
             raise
         return new
 
@@ -148,13 +148,19 @@ class Artifacts:
         return await self.list_files(await self.admin.get(reference, scope=scope))
 
     async def list_files(self, record: Record) -> list[Artifact]:
-        shelf = find_visible_prefix(record, self.tenant)
-        return [] if shelf is None else await self.service.run(self.service.storage.files, shelf)
+        delivery_folder = find_visible_prefix(record, self.tenant)
+        return (
+            []
+            if delivery_folder is None
+            else await self.service.run(self.service.storage.files, delivery_folder)
+        )
 
     async def open(self, record: Record, name: str) -> ArtifactContent:
-        shelf, reading = find_visible_prefix(record, self.tenant), None
-        if shelf is not None:
-            reading = await self.service.run(self.service.storage.open, shelf, check_name(name))
+        delivery_folder, reading = find_visible_prefix(record, self.tenant), None
+        if delivery_folder is not None:
+            reading = await self.service.run(
+                self.service.storage.open, delivery_folder, check_name(name)
+            )
         if reading is None:
             raise NotFound(f"no artifact named {clip(name)} of message {record.message.id}")
         return reading

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.broker.broadcast.claims import ClaimNotes
+from penstock.broker.broadcast.claims import SubscriptionActivity
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.interfaces.broker import ClaimResult, Held, QueueSelector
 from penstock.broker.queue_cache import QueueCache
@@ -28,7 +28,7 @@ from penstock.model.store_types import (
     Mark,
     Move,
 )
-from penstock.retry import CLAIM, SETTLE, Retries
+from penstock.retry_policies import CLAIM, SETTLE, Retries
 from penstock.rules import lifecycle, validation
 from penstock.rules.settlements import check_seen, check_settlement
 from penstock.store import Store
@@ -51,7 +51,7 @@ class Consumer:
         self.directory = directory
         self.commits = commits
         self.tenant = tenant
-        self.notes = ClaimNotes(store, directory)
+        self.notes = SubscriptionActivity(store, directory)
         # Maps the queues of a claim to the index of the queue that was tried first last time.
         self.turns: dict[tuple[int, ...], int] = {}
 

@@ -22,7 +22,15 @@ from penstock.model.copies import CopyCursor, StoredLife, StoreDump
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN
 from penstock.model.human_webhooks import HUMAN_WEBHOOK
-from penstock.model.message import Flag, HistoryRow, Moment, State, Verb, keep_lasting_flags
+from penstock.model.message import (
+    TICKET_PLACES,
+    Flag,
+    HistoryRow,
+    Moment,
+    State,
+    Verb,
+    keep_lasting_flags,
+)
 from penstock.model.queue import SCOPE, Queue, QueueState
 from penstock.model.routing import (
     RULE,
@@ -33,7 +41,7 @@ from penstock.model.routing import (
     Trigger,
 )
 from penstock.model.schemas import BINDING, SCHEMA
-from penstock.model.store_types import Cursor, Tally
+from penstock.model.store_types import Cursor, PlaceCount
 from penstock.model.topology import TOPOLOGY
 from penstock.store import Store
 
@@ -47,7 +55,6 @@ DOCUMENT_KINDS = (
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
 PAGES_PER_SAVE = 4
-UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
 class CopyProgress(Struct, frozen=True):
@@ -285,7 +292,7 @@ async def copy_schedules(source: Store, target: Store, queue_ids: Mapping[int, i
 
 
 def compare(
-    source: list[Tally], target: list[Tally], queue_ids: Mapping[int, int], released: bool
+    source: list[PlaceCount], target: list[PlaceCount], queue_ids: Mapping[int, int], released: bool
 ) -> None:
     """Raises unless every queue has the same messages in the same places."""
     wanted = tally_places(source, queue_ids, released)
@@ -300,11 +307,13 @@ def compare(
         )
 
 
-def tally_places(tallies: list[Tally], queue_ids: Mapping[int, int], released: bool) -> "Places":
+def tally_places(
+    tallies: list[PlaceCount], queue_ids: Mapping[int, int], released: bool
+) -> "Places":
     counts: Counter[tuple[int, str]] = Counter()
     digests: Counter[tuple[int, str]] = Counter()
     for each in tallies:
-        place = "unfinished" if released and each.place in UNFINISHED else each.place
+        place = "unfinished" if released and each.place in TICKET_PLACES else each.place
         key = queue_ids.get(each.queue_id, each.queue_id), place
         counts[key] += each.count
         digests[key] += each.digest

@@ -6,7 +6,7 @@ from penstock.model.changes import AWAITED, Change, Item, ItemAnswer
 from penstock.model.message import Record
 from penstock.model.queue import Queue
 from penstock.model.store_types import Answer, AnswerKind, Published
-from penstock.retry import DEAD_LETTER
+from penstock.retry_policies import DEAD_LETTER
 from penstock.rules.items import make_replacement, make_successor
 from penstock.store import Store
 

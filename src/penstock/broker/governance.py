@@ -24,7 +24,7 @@ from penstock.rules.schemas import find_mismatches
 Governed: TypeAlias = Draft | Entry | PenstockError
 
 
-class Untouched(Struct, frozen=True):
+class UnroutedDraft(Struct, frozen=True):
     """A draft that no rule touched. No rule touches another one with the same fields either."""
 
     read: Callable[[Draft], object]
@@ -40,7 +40,7 @@ def govern(drafts: Sequence[Draft], queue: Queue, policy: Policy) -> list[Govern
     has_schemas, has_rules = policy.has_schemas(queue), policy.rules.governs(queue)
     broadcast = queue.settings.kind == "broadcast"
     governed: list[Governed] = []
-    untouched: Untouched | None = None
+    untouched: UnroutedDraft | None = None
     for draft in drafts:
         outcome: Governed = draft
         try:
@@ -77,7 +77,7 @@ def route(draft: Draft, queue: Queue, policy: Policy) -> RoutedDraft:
 
 def find_untouched(
     routed: RoutedDraft, draft: Draft, queue: Queue, policy: Policy
-) -> Untouched | None:
+) -> UnroutedDraft | None:
     """Returns None if a rule fired or failed, or if a condition reads bodies, which differ."""
     routing = routed.routing
     if routed.made is not draft or routing.faults or routing.loops:
@@ -85,7 +85,7 @@ def find_untouched(
     rules = policy.rules.find_book(queue).find(Trigger.PUBLISHED, queue.name, draft.type)
     if rules.read_fields is None:
         return None
-    return Untouched(rules.read_fields, rules.read_fields(draft), routing)
+    return UnroutedDraft(rules.read_fields, rules.read_fields(draft), routing)
 
 
 def admit_to(draft: Draft, queue: Queue, policy: Policy) -> Entry:

@@ -17,7 +17,7 @@ from penstock.model.store_types import (
     Published,
 )
 from penstock.model.uniform_batch import are_plain, join_entries
-from penstock.retry import PUBLISH, Retries
+from penstock.retry_policies import PUBLISH, Retries
 from penstock.store import StoreHotPath
 
 LOCKED = Published(0, code=Busy.code)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from penstock.broker.search import Search, decode_cursor, select_queues
 from penstock.model.filter import Candidate, Node
-from penstock.model.message import State
+from penstock.model.message import PLACE_STATES, State
 from penstock.model.queue import Queue
 from penstock.rules.filter_match import judge, list_fields, may_match
 from penstock.rules.filter_parser import parse_filter
@@ -19,12 +19,6 @@ MAX_COUNTED = 20_000
 MAX_WORK_S = 0.2
 # The fields that counters distinguish, and the states that they count exactly.
 COUNTED_FIELDS = ("queue", "scope", "state")
-PLACES = {
-    State.READY: "ready",
-    State.SCHEDULED: "scheduled",
-    State.CLAIMED: "lease",
-    State.DEAD: "dead",
-}
 
 
 class MatchCount(Struct, frozen=True):
@@ -68,7 +62,7 @@ def is_counted(node: Node) -> bool:
     return not any(
         may_match(node, Candidate(state=state), ("state",))
         for state in State
-        if state not in PLACES
+        if state not in PLACE_STATES.values()
     )
 
 
@@ -78,7 +72,7 @@ def sum_depths(
     return sum(
         depths.get((queue.id, place), 0)
         for queue in queues.values()
-        for state, place in PLACES.items()
+        for place, state in PLACE_STATES.items()
         if judge(
             node,
             Candidate(queue=queue.name, scope=queue.scope.name, state=state),

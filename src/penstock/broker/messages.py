@@ -8,29 +8,14 @@ from penstock.broker.audit import note_changes
 from penstock.broker.edits import apply_item, raise_unless_settled, replace_message
 from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin, check_allowed
-from penstock.errors import (
-    Archived,
-    Forbidden,
-    InvalidInput,
-    InvalidState,
-    NotFound,
-    PenstockError,
-)
+from penstock.errors import Archived, Forbidden, InvalidInput, NotFound, PenstockError
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import NEVER, Moment, Record, State
 from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
-from penstock.model.store_types import (
-    Answer,
-    AnswerKind,
-    Pruned,
-    Published,
-    Query,
-    Retention,
-    WorkerInfo,
-)
+from penstock.model.store_types import Answer, Pruned, Published, Query, Retention, WorkerInfo
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
-from penstock.rules.items import MOVED, REPLACED, copy_of, make_accepted_entry, make_rerank
+from penstock.rules.items import MOVED, REPLACED, make_rerank
 from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask_record
 
 if TYPE_CHECKING:
@@ -83,7 +68,7 @@ class Admin(QueueAdmin):
 
     async def explain(self, reference: int | str, *, scope: str = "default") -> "list[Cause]":
         """Explains why a message does not run or has not finished, the main cause first."""
-        from penstock.rules.explain import Situation, explain
+        from penstock.rules.explain import ExplainSnapshot, explain
 
         record, queue = await self._get_visible(reference, scope)
         diagnosis = await self.store.diagnose(record.message.id, queue.id)
@@ -92,7 +77,7 @@ class Admin(QueueAdmin):
         holds = await self.store.holds([record.message.id]) if waits else []
         edges = await self.store.edges(record.message.id) if holds else []
         return explain(
-            Situation(
+            ExplainSnapshot(
                 record=record,
                 queue=queue,
                 now=now,
@@ -185,15 +170,9 @@ class Admin(QueueAdmin):
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> Answer:
         """Cancels a message. A claimed one is asked to stop, or with `force` loses its lease."""
-        record = await self.get(reference, scope=scope)
-        note_changes({"state": record.state}, {"state": State.CANCELLED})
-        (answer,) = await self.store.cancel((record.message.id,), force=force)
-        raise_unless_settled(answer, record)
-        if record.state is State.SCHEDULED:
-            from penstock.broker.waiting.cancel_tree import end_human_steps
+        from penstock.broker.cancel import cancel_message
 
-            await end_human_steps(self.store, self.directory, record.message.id)
-        return answer
+        return await cancel_message(self, await self.get(reference, scope=scope), force=force)
 
     async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
         """Deletes a queue without unfinished messages or subscriptions. `force` ends them."""
@@ -208,7 +187,7 @@ class Admin(QueueAdmin):
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> "CancelledTree":
         """Cancels a message and the unfinished messages that its steps published, and theirs."""
-        from penstock.broker.waiting.cancel_tree import TreeCanceller
+        from penstock.broker.cancel import TreeCanceller
 
         record = await self.get(reference, scope=scope)
         note_changes({"state": record.state}, {"state": State.CANCELLED})
@@ -218,29 +197,9 @@ class Admin(QueueAdmin):
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
     ) -> Published:
         """Makes a dead message ready again. A finished or edited one is published as a copy."""
-        record = await self.get(reference, scope=scope)
-        message, edited = record.message, body is not None
-        if record.state is State.DEAD and not edited:
-            note_changes({"state": State.DEAD}, {"state": State.READY})
-            (answer,) = await self.store.redrive((message.id,))
-            raise_unless_settled(answer, record)
-            return Published(message.id)
-        if not record.state.final and record.state is not State.DEAD:
-            raise InvalidState(
-                f"message {message.id} is {record.state}; only dead or finished ones can be"
-                " redriven"
-            )
-        if record.state is State.DEAD:
-            return await self.edit(message.id, message.body if body is None else body)
-        queue = await self.directory.get_by_id(message.queue_id)
-        if edited:
-            check_unmasked(queue, "body", "replacing the body", self.reveals)
-        draft = copy_of(message, queue.name, message.body if body is None else body)
-        entry = make_accepted_entry(draft, queue)
-        if edited:
-            self.directory.check_schemas(draft, queue)
-        (published,) = await self.store.enqueue((entry,))
-        return published
+        from penstock.broker.redrive import redrive_message
+
+        return await redrive_message(self, await self.get(reference, scope=scope), body)
 
     async def edit(self, reference: int | str, body: bytes, *, scope: str = "default") -> Published:
         """Replaces a ready, scheduled or dead message by one with another body.
@@ -293,14 +252,9 @@ class Admin(QueueAdmin):
         await apply_item(self.store, make_rerank(record, queue.settings, priority), record)
 
     async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
-        outcomes: list[Answer | PenstockError] = []
-        for id in ids:
-            try:
-                await self.redrive(id)
-                outcomes.append(Answer(AnswerKind.DONE))
-            except PenstockError as error:
-                outcomes.append(error)
-        return outcomes
+        from penstock.broker.redrive import redrive_messages
+
+        return await redrive_messages(self, ids)
 
     async def purge(
         self, name: str, *places: str, limit: int = 1_000, scope: str = "default"

@@ -25,7 +25,7 @@ from penstock.model.queue import Queue
 from penstock.model.store_types import Entry, Published
 from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE
-from penstock.retry import STALE_PUBLISH_ATTEMPTS
+from penstock.retry_policies import STALE_PUBLISH_ATTEMPTS
 from penstock.rules import drafts, validation
 from penstock.rules.drafts import make_common_entries, make_uniform_batch
 from penstock.store import Store

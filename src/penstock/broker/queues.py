@@ -13,7 +13,7 @@ from penstock.model.message import Moment, State
 from penstock.model.queue import EVERY, Queue, QueueState, Schedule, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Query
-from penstock.retry import DELETE_QUEUE
+from penstock.retry_policies import DELETE_QUEUE
 from penstock.rules import drafts, validation
 from penstock.rules.masking import Reveals, check_new_mask
 from penstock.store import Store

@@ -16,7 +16,7 @@ from penstock.broker.search_sources import (
 )
 from penstock.errors import InvalidInput
 from penstock.model.filter import Candidate, Node
-from penstock.model.message import NEVER, Moment, Record
+from penstock.model.message import CLOCK_SLACK_MICROS, NEVER, Moment, Record
 from penstock.model.queue import Queue
 from penstock.model.search import Position, Scan, ScanHead, ScanPage, Source
 from penstock.rules.filter_match import (
@@ -38,8 +38,6 @@ MAX_BYTES = 64_000_000
 MAX_WORK_S = 0.2
 PAGE_SIZE = 500
 MIN_BATCH = 50
-# Transactions commit in another order than their messages were dated.
-SLACK: Moment = 600 * 1_000_000
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
 PLACED_FIELDS = ("state", *HEAD_FIELDS)
 # The subset of HEAD_FIELDS that differs from message to message.
@@ -271,12 +269,12 @@ class Search:
         return (
             not source.by_queue
             and bool(heads)
-            and heads[-1].created_at < self.bounds.created_since - SLACK
+            and heads[-1].created_at < self.bounds.created_since - CLOCK_SLACK_MICROS
         )
 
     async def find_start(self, source: Source) -> Position:
         """Finds, by halving, a message below which all that were created early enough are."""
-        until = self.bounds.created_until + SLACK
+        until = self.bounds.created_until + CLOCK_SLACK_MICROS
         if source.by_queue or self.bounds.created_until == NEVER:
             return Position()
         newest = await self.find_below(0)

@@ -12,7 +12,7 @@ from penstock.store import Store
 
 # Bodies that are read at once, so that a page of large messages fits in memory.
 BATCH_BYTES = 4_000_000
-PLACES = {
+SOURCES = {
     State.READY: Source.READY,
     State.SCHEDULED: Source.SCHEDULED,
     State.CLAIMED: Source.CLAIMED,
@@ -38,8 +38,8 @@ def list_sources(node: Node, correlation: str | None) -> list[Source]:
     if correlation is not None:
         return [Source.CORRELATED]
     states = [state for state in State if may_match(node, Candidate(state=state), ("state",))]
-    if all(state in PLACES for state in states):
-        return list(dict.fromkeys(PLACES[state] for state in PLACES if state in states))
+    if all(state in SOURCES for state in states):
+        return list(dict.fromkeys(SOURCES[state] for state in SOURCES if state in states))
     return [Source.MESSAGES]
 
 

@@ -20,7 +20,7 @@ from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.model.waiting import StepRecord
 from penstock.rules import human_steps
-from penstock.rules.lifecycle import compute_limits
+from penstock.rules.backoff import compute_limits
 
 # --json prints whole bodies.
 MAX_BODY_SHOWN = 2_000

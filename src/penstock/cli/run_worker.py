@@ -85,7 +85,7 @@ async def run_one(plan: WorkerPlan) -> None:
                 concurrency=plan.count, grace=plan.grace, lease=plan.lease, prefetch=plan.prefetch
             ),
             scope=plan.scope,
-            hook=app.call_hooks if app is not None and app.hooks else None,
+            hook=app.hooks.find_caller() if app is not None else None,
             connect=connections.open,
             address=connections.address(),
         )

@@ -43,7 +43,7 @@ from penstock.model.store_types import (
     Mark,
     Published,
 )
-from penstock.retry import REMOTE_CALL, REMOTE_SETTLE, RetryPolicy
+from penstock.retry_policies import REMOTE_CALL, REMOTE_SETTLE, RetryPolicy
 from penstock.wire import consume as wire
 from penstock.wire.fields import encode_body
 from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request
@@ -63,7 +63,7 @@ class BatchItems(Struct, frozen=True):
     items: Sequence[Any]
 
 
-class Many(Struct, frozen=True):
+class BatchBody(Struct, frozen=True):
     messages: Sequence[Any]
     atomic: bool
 
@@ -138,7 +138,7 @@ class Client:
             outcomes = await self.transport.send(
                 "POST",
                 "/v1/publish/batch",
-                Many(some, atomic),
+                BatchBody(some, atomic),
                 gives=PublishOutcomes,
                 scope=scope,
                 again=again,

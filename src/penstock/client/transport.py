@@ -21,7 +21,7 @@ from penstock.errors import (
     StoreUnreachable,
     TooManyWaiting,
 )
-from penstock.retry import REMOTE_CALL, Retries, RetryPolicy
+from penstock.retry_policies import REMOTE_CALL, Retries, RetryPolicy
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from penstock.model.waiting import (
     StoredSignal,
     WaitPlan,
 )
-from penstock.retry import REMOTE_SETTLE
+from penstock.retry_policies import REMOTE_SETTLE
 from penstock.wire.consume import Settled
 from penstock.wire.fields import encode_body, to_datetime, to_optional_moment
 from penstock.wire.publish import make_publish_request

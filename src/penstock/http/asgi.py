@@ -72,8 +72,8 @@ class AsgiApp:
         operation, values = self.index.find(scope["method"], path)
         template = operation.path if operation else self.index.find_template(path)
         try:
-            public = operation is not None and operation.public and self.service.gate.asks
-            caller = ANONYMOUS if public else await self.service.gate.admit(scope)
+            public = operation is not None and operation.public and self.service.authenticator.asks
+            caller = ANONYMOUS if public else await self.service.authenticator.admit(scope)
             answer.caller = caller
             call = RequestContext(
                 self.service, caller, answer.request_id, scope, receive, answer.responder
@@ -110,7 +110,7 @@ class AsgiApp:
     ) -> None:
         if isinstance(error, StoreError):
             self.service.outages.report_failure("http", error)
-        self.service.refusals.note(caller, scope, template, error)
+        self.service.denial_log.note(caller, scope, template, error)
 
     async def serve(
         self,

@@ -15,7 +15,7 @@ from penstock.http.state import ServerLimits, ServerState
 from penstock.model.documents import AuditEntry, acting
 from penstock.model.message import Record
 from penstock.rules.access import Right
-from penstock.rules.lifecycle import compute_limits
+from penstock.rules.backoff import compute_limits
 from penstock.rules.masking import list_hidden, mask_record
 from penstock.rules.validation import replace_surrogates
 from penstock.wire.records import MessageView, make_message_view
@@ -99,7 +99,7 @@ class RequestContext:
     @property
     def publisher(self) -> str | None:
         """The subject that messages of this request remember. Without authentication, None."""
-        return self.caller.subject if self.service.gate.asks else None
+        return self.caller.subject if self.service.authenticator.asks else None
 
     @property
     def target(self) -> str:

@@ -43,7 +43,7 @@ class LingeringClose(asyncio.Protocol):
         self.timer.cancel()
 
 
-class AnswerTransport(asyncio.Transport):
+class LingeringTransport(asyncio.Transport):
     """The transport uvicorn writes to. `close` lets the client read the response first."""
 
     lingers = False

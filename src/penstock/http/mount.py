@@ -131,7 +131,7 @@ class PenstockApp:
                 finally:
                     self.app = None
                     service.close()
-                    await service.parking.wait_until_drained()
+                    await service.long_poller.wait_until_drained()
             log.info("app_stopped")
         except Exception as error:
             # `start` raises it; later ones end this task, and `stop` raises them.

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct, structs
 from msgspec.structs import astuple
 
 from penstock.errors import InvalidInput, Malformed, MethodNotAllowed, NotFound, PenstockError
-from penstock.http.auth.principal import Extent, Requirement
+from penstock.http.auth.principal import Requirement, RightScope
 from penstock.http.errors import make_malformed_error, suggest_field
 from penstock.rules.access import Right
 from penstock.wire.fields import Name
@@ -171,7 +171,7 @@ class OperationTable:
         name: str | None = None,
         # None admits every authenticated caller.
         right: Right | Literal["by method"] | None = "by method",
-        extent: Extent = Extent.QUEUE,
+        extent: RightScope = RightScope.QUEUE,
         scoped: bool | None = None,
         **details: Unpack[OperationDetails],
     ) -> Callable[[HandlerType], HandlerType]:

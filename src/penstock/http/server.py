@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
             acceptor.close()
         self.service.close()
         await super().shutdown(sockets)
-        await self.service.parking.wait_until_drained()
+        await self.service.long_poller.wait_until_drained()
 
     def stop(self, number: int) -> None:
         """The first signal stops gracefully, the second one at once."""
@@ -98,7 +98,7 @@ async def serve(
             address=format_address(listener),
             engine=service.store.capabilities.engine,
         )
-        if not service.gate.asks:
+        if not service.authenticator.asks:
             log.warning("authentication_disabled", effect="every local client has full access")
         await server.serve([listener])
     log.info("server_stopped")

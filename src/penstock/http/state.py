@@ -44,13 +44,9 @@ from penstock.http.events.wait_tail import WaitTail
 from penstock.http.lake_jobs import LakeJobs
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
+from penstock.http.metrics.autoscale import QueueRates, estimate_run_time
 from penstock.http.metrics.prometheus import Depths, LagWatch, Metrics, watch_pool
-from penstock.http.metrics.queue_stats import (
-    QueueCounts,
-    QueueRates,
-    QueueStatsSampler,
-    estimate_run_time,
-)
+from penstock.http.metrics.queue_stats import QueueCounts, QueueStatsSampler
 from penstock.http.quotas import Quota
 from penstock.model.message import HistoryRow, Verb
 from penstock.outage import Outages
@@ -91,33 +87,33 @@ class ServerState:
         limits: ServerLimits,
         *,
         artifact_service: ArtifactService | None = None,
-        gate: Authenticator | OpenAuthenticator | None = None,
+        authenticator: Authenticator | OpenAuthenticator | None = None,
         proxies: TrustedProxies | None = None,
         cors: CorsPolicy | None = None,
         agents: bool = True,
     ) -> None:
         self.store = store
         self.artifact_service = artifact_service
-        self.gate = gate or OpenAuthenticator()
+        self.authenticator = authenticator or OpenAuthenticator()
         self.proxies = proxies
         self.cors = cors
-        self.refusals = DenialLog(store, self.flush_denials)
+        self.denial_log = DenialLog(store, self.flush_denials)
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
         self.outages = Outages()
         self.make_quotas()
-        self.parking = LongPoller()
+        self.long_poller = LongPoller()
         self.hub = Hub()
         self.metrics = Metrics()
         self.counts = QueueCounts(store)
-        self.paces = QueueRates(store)
+        self.queue_rates = QueueRates(store)
         # Shared by the brokers of all tenants.
         self.directory = QueueCache(store)
         self.make_webhooks()
         self.make_followers()
         self.runner = Runner(
-            self.own_agents() if agents else self.make_local_agents(),
+            self.make_all_agents() if agents else self.make_local_agents(),
             self.send_agent_event,
             self.outages,
         )
@@ -130,12 +126,12 @@ class ServerState:
         self.callbacks = CallbackDispatcher(
             self.store, self.directory, self.sender, make_identity(), self.artifact_service
         )
-        self.notices = SubscriptionNotifier(
+        self.subscription_notifier = SubscriptionNotifier(
             self.store, self.directory, self.sender, self.count_ready, self.limits.public_url
         )
-        self.subscribers = self.notices.subscribers
+        self.subscribers = self.subscription_notifier.subscribers
         self.alerts = AlertSender(self.store, self.directory, self.sender)
-        self.letters = HumanNotifier(
+        self.human_notifier = HumanNotifier(
             self.store,
             self.directory,
             self.sender,
@@ -153,7 +149,7 @@ class ServerState:
         events = (self.store, self.directory, self.hub, self.outages)
         self.lease_watcher = LeaseWatcher(*events)
         self.wait_follower = WaitTail(*events)
-        self.follower = HistoryTail(*events, self.lease_watcher, self.wait_follower)
+        self.history_tail = HistoryTail(*events, self.lease_watcher, self.wait_follower)
         self.bulk_follower = BulkTail(self.store, self.directory, self.hub)
 
     def make_quotas(self) -> None:
@@ -161,7 +157,7 @@ class ServerState:
         self.counted_workers: dict[str, set[str]] = {}
         self.registration = asyncio.Lock()
         shared, largest = (
-            self.gate.asks,
+            self.authenticator.asks,
             0 if self.artifact_service is None else self.artifact_service.limits.size,
         )
         unfinished = max(MIN_UNFINISHED_BYTES, MAX_UNFINISHED_FILES * largest)
@@ -177,33 +173,33 @@ class ServerState:
         if isinstance(pool := getattr(database, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
-            "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)
+            "penstock_waiting_claims", "Long polls.", lambda: float(self.long_poller.waiting)
         )
         self.metrics.watch(
             "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
         )
 
-    def own_agents(self) -> list[Agent]:
+    def make_all_agents(self) -> list[Agent]:
         upkeep = make_agents(
             self.store,
             make_identity(),
             directory=self.directory,
             artifact_service=self.artifact_service,
         )
-        sending = (self.callbacks, self.notices, self.alerts, self.letters)
+        sending = (self.callbacks, self.subscription_notifier, self.alerts, self.human_notifier)
         return [*upkeep, *sending, *self.make_local_agents()]
 
     def make_local_agents(self) -> list[Agent]:
         """Agents that serve only this process."""
         return [
-            self.follower,
+            self.history_tail,
             self.bulk_follower,
             self.lease_watcher,
             self.wait_follower,
-            self.refusals,
+            self.denial_log,
             AnomalyWatcher(self.store, self.directory, self.hub),
             self.figures,
-            QueueStatsSampler(self.counts, self.paces, self.observe_run),
+            QueueStatsSampler(self.counts, self.queue_rates, self.observe_run),
             EventKeepalive(self.hub),
             LagWatch(self.metrics, time.monotonic),
         ]
@@ -236,7 +232,7 @@ class ServerState:
     def wake_tail(self) -> None:
         """Sends new events to listeners now, instead of at the next tick."""
         if self.hub.wanted:
-            self.runner.nudge(self.follower.name)
+            self.runner.nudge(self.history_tail.name)
 
     def send_agent_event(self, name: str, error: str | None) -> None:
         """Sends an event to listeners of the tenant that owns the store."""
@@ -255,11 +251,11 @@ class ServerState:
             self.runner.nudge(self.alerts.name)
 
     def flush_denials(self) -> None:
-        self.runner.nudge(self.refusals.name)
+        self.runner.nudge(self.denial_log.name)
 
     def close(self) -> None:
         """Answers waiting claims with no messages, and ends event streams."""
-        self.parking.close()
+        self.long_poller.close()
         self.hub.close()
         self.figures.close()
         self.lake_jobs.close()
@@ -295,11 +291,13 @@ async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
             secret,
             options.limits,
             artifact_service=ArtifactService(place, make_limits(options.max_artifact)),
-            gate=(OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)),
+            authenticator=(
+                OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)
+            ),
             cors=CorsPolicy(origins) if origins else None,
             proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,
         )
         service.lake_jobs = LakeJobs(options.url, options.lake)
         service.environment = options.environment
-        async with service.sender, service.callbacks, service.notices, service.runner:
+        async with service.sender, service.callbacks, service.subscription_notifier, service.runner:
             yield service

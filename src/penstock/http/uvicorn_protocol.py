@@ -10,15 +10,15 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Malformed, PenstockError, RequestTimeout
+from penstock.http.connection_timeouts import ReadTimer, WriteTimer
 from penstock.http.context import CLOSE, RESPONDER_EXTENSION, Headers
 from penstock.http.lingering_close import (
-    AnswerTransport,
     LingeringClose,
+    LingeringTransport,
     encode_response,
     error_response,
 )
 from penstock.http.state import ServerLimits
-from penstock.http.timeouts import ReadTimer, WriteTimer
 
 # Bounds a request head, and chunk extensions and other framing bytes of a body.
 MAX_HEAD_BYTES = 65_536
@@ -77,7 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
         limits, loop = cast(UvicornConfig, self.config).limits, self.loop
-        self.answers = AnswerTransport(self.transport, self.close_after_answer)
+        self.answers = LingeringTransport(self.transport, self.close_after_answer)
         # uvicorn declares that it returns nothing, which closes the connection.
         vars(self)["eof_received"] = self.keep_open_after_eof
         self.unread = WriteTimer(loop, self.transport, limits.body_timeout)
@@ -188,7 +188,7 @@ class HttpProtocol(HttpToolsProtocol):
             return self.pipeline.clear()
         if running is not None:
             self.disconnect(running)
-        self.linger(error_response(error, self.server_state.default_headers))
+        self.keep_open(error_response(error, self.server_state.default_headers))
 
     def disconnect(self, cycle: RequestResponseCycle) -> None:
         """Signals the disconnect to the application."""
@@ -200,7 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
     def close_after_answer(self) -> None:
         unread = self.cycle.more_body or self.pipeline or self.ignoring
         if unread and not self.half_closed:
-            self.linger()
+            self.keep_open()
         else:
             self.close()
 
@@ -210,7 +210,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self.unread.start()
 
-    def linger(self, answer: bytes = b"") -> None:
+    def keep_open(self, answer: bytes = b"") -> None:
         if self.closing or self.transport.is_closing():
             return
         self.closing = self.answers.lingers = True

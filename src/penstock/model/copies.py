@@ -1,13 +1,9 @@
 """Everything a store keeps about its messages, as `penstock copy` moves it to another store."""
 
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 
-from penstock.model.message import FeedMessage, HistoryRow, Moment
+from penstock.model.message import FeedMessage, HistoryRow, Moment, TicketPlace
 from penstock.model.waiting import Edge, StepRecord, StoredHold, StoredSignal
-
-TicketPlace: TypeAlias = Literal["ready", "scheduled", "lease", "dead"]
 
 
 class CopyCursor(Struct, frozen=True):

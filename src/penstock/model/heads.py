@@ -25,7 +25,7 @@ class FeedHead(Struct, frozen=True, gc=False):
     lease: float | None = None
 
 
-class Rest(Struct, frozen=True, gc=False):
+class EarlierRow(Struct, frozen=True, gc=False):
     """An earlier row of a message that did not end it."""
 
     position: int
@@ -51,7 +51,7 @@ class HeadFeed(Struct, frozen=True):
     messages: list[FeedHead]
     history: list[HistoryRow]
     heads: dict[int, FeedHead]
-    rests: dict[int, list[Rest]]
+    rests: dict[int, list[EarlierRow]]
     cursor: Cursor
 
 

@@ -11,6 +11,10 @@ from penstock.model.fields import MAX_MOMENT, MessageFields
 Moment: TypeAlias = int
 NEVER: Moment = MAX_MOMENT + 1
 MICROS_PER_SECOND = 1_000_000
+# Beyond every id, position and moment.
+MAX_POSITION = 2**62
+# Rows may commit in another order than their times.
+CLOCK_SLACK_MICROS = 600 * MICROS_PER_SECOND
 
 
 class State(StrEnum):
@@ -29,6 +33,16 @@ class State(StrEnum):
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.EXPIRED, State.CANCELLED})
+
+# Where a store keeps a message that is not finished.
+TicketPlace: TypeAlias = Literal["ready", "scheduled", "lease", "dead"]
+TICKET_PLACES: tuple[TicketPlace, ...] = ("ready", "scheduled", "lease", "dead")
+PLACE_STATES: dict[str, State] = {
+    "ready": State.READY,
+    "scheduled": State.SCHEDULED,
+    "lease": State.CLAIMED,
+    "dead": State.DEAD,
+}
 
 
 class Verb(StrEnum):

@@ -256,7 +256,7 @@ class Feed(Struct, frozen=True):
     cursor: Cursor
 
 
-class Tally(Struct, frozen=True):
+class PlaceCount(Struct, frozen=True):
     """The count of a queue's messages in one place, and a digest of their ids."""
 
     queue_id: int

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from penstock.model.alerts import Alert, AlertState, NoticeType
 from penstock.model.anomalies import Anomaly
 from penstock.model.message import MICROS_PER_SECOND, Moment
-from penstock.retry import compute_webhook_delay
+from penstock.retry_policies import compute_webhook_delay
 from penstock.rules.anomaly_text import SENTENCES
 from penstock.rules.globs import match_glob
 

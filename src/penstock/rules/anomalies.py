@@ -7,14 +7,13 @@ from msgspec import Struct
 
 from penstock.model.anomalies import SEVERITIES, AnomalyRow, AnomalySettings, AnomalyThresholds
 from penstock.model.heads import DigestBounds
-from penstock.model.message import Moment, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, Moment, State, Verb
 from penstock.model.metrics import COUNTS, HOUR_S, ConsumerHour, QueueHour
 from penstock.model.queue import Queue
 from penstock.rules.fingerprints import make_fingerprint
 from penstock.rules.histograms import compute_quantile
 from penstock.rules.metrics import FAILED, WAITING, Timing
 
-SECOND = 1_000_000
 BURST = "burst_dequeue"
 # Deleted or moved messages of a queue in an hour.
 MIN_BULK_MESSAGES = 10
@@ -56,7 +55,7 @@ def make_queue_rules(queue: Queue | None) -> QueueRules:
     )
 
 
-class Judgement(Struct, frozen=True):
+class AnomalyMatch(Struct, frozen=True):
     kind: str
     value: float | None
     threshold: float | None
@@ -76,46 +75,46 @@ def make_bounds(rules: Mapping[int, QueueRules]) -> DigestBounds:
 def find_longest_run(rules: QueueRules) -> float:
     """Returns the microseconds up to which a completed run cannot be an anomaly."""
     lease = rules.thresholds.slow_over if rules.lease is None else rules.lease
-    return min(rules.thresholds.slow_over, lease) * SECOND
+    return min(rules.thresholds.slow_over, lease) * MICROS_PER_SECOND
 
 
-def judge(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
+def judge(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
     """Finds the anomalies of one row, also of kinds that are off."""
     row, head, limits = timing.row, timing.head, rules.thresholds
     if timing.run is not None:
         lease = rules.lease if head is None or head.lease is None else head.lease
-        yield from judge_run(timing.run / SECOND, lease, row.verb, rules)
+        yield from judge_run(timing.run / MICROS_PER_SECOND, lease, row.verb, rules)
     first = row.deliveries <= 1 and timing.last is None
     if first and head is not None and head.size > limits.payload_over:
-        yield Judgement("large_payload", head.size, limits.payload_over)
+        yield AnomalyMatch("large_payload", head.size, limits.payload_over)
     if row.state is State.DEAD and not timing.was_dead:
-        yield Judgement("dlq_movement", row.attempts, limits.dead_least)
+        yield AnomalyMatch("dlq_movement", row.attempts, limits.dead_least)
     if row.verb is Verb.PARK:
-        yield Judgement("unknown_task", None, None)
+        yield AnomalyMatch("unknown_task", None, None)
     if row.state is State.CANCELLED and row.reason == "purged":
-        yield Judgement("bulk_delete", None, MIN_BULK_MESSAGES)
+        yield AnomalyMatch("bulk_delete", None, MIN_BULK_MESSAGES)
     if row.state is State.CANCELLED and row.reason == "moved":
-        yield Judgement("bulk_move", None, MIN_BULK_MESSAGES)
+        yield AnomalyMatch("bulk_move", None, MIN_BULK_MESSAGES)
     if row.verb in FAILED and row.error is not None:
         yield from judge_failure(timing, rules)
 
 
 def judge_run(
     run: float, lease: float | None, verb: Verb, rules: QueueRules
-) -> Iterator[Judgement]:
+) -> Iterator[AnomalyMatch]:
     limits = rules.thresholds
     if run > limits.slow_over:
-        yield Judgement("long_processing", run, limits.slow_over)
+        yield AnomalyMatch("long_processing", run, limits.slow_over)
     if verb is Verb.RECLAIM:
-        yield Judgement("lost_lease", run, limits.lost_least)
+        yield AnomalyMatch("lost_lease", run, limits.lost_least)
     if lease is not None and run - lease > lease * limits.overdue_leases:
-        yield Judgement("zombie_message", run - lease, limits.overdue_leases)
+        yield AnomalyMatch("zombie_message", run - lease, limits.overdue_leases)
 
 
-def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
+def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[AnomalyMatch]:
     row, limits = timing.row, rules.thresholds
     if row.state in WAITING and count_attempts_left(timing, rules) == 1:
-        yield Judgement("near_dlq", row.attempts, limits.last_chance_least)
+        yield AnomalyMatch("near_dlq", row.attempts, limits.last_chance_least)
     if len(timing.rests) + 1 < limits.poison_attempts:
         return
     mark = make_fingerprint(row.error or "")
@@ -126,7 +125,7 @@ def judge_failure(timing: Timing, rules: QueueRules) -> Iterator[Judgement]:
     ]
     consumers = len({*alike, row.consumer})
     if len(alike) + 1 >= limits.poison_attempts and consumers >= limits.poison_consumers:
-        yield Judgement("poison_message", len(alike) + 1, limits.poison_attempts)
+        yield AnomalyMatch("poison_message", len(alike) + 1, limits.poison_attempts)
 
 
 def count_attempts_left(timing: Timing, rules: QueueRules) -> int | None:
@@ -192,7 +191,7 @@ def is_worse(one: AnomalyRow, other: AnomalyRow) -> bool:
 
 
 def get_hour(moment: Moment) -> int:
-    seconds = moment // SECOND
+    seconds = moment // MICROS_PER_SECOND
     return seconds - seconds % HOUR_S
 
 
@@ -241,7 +240,7 @@ def count_claims(
             continue
         if row.queue_id in watched:
             key = (get_hour(row.claimed_at), row.queue_id, row.consumer)
-            second = row.claimed_at // SECOND % HOUR_S
+            second = row.claimed_at // MICROS_PER_SECOND % HOUR_S
             add_seconds(found.setdefault(key, {}), {second: [1, row.claimed_at, row.claimed_at]})
     return found
 

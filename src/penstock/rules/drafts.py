@@ -34,7 +34,7 @@ from penstock.model.settings import SHELL_TYPE, QueueSettings
 from penstock.model.store_types import Dedupe, Entry
 from penstock.model.uniform_batch import UniformBatch
 from penstock.rules.callbacks import check_url
-from penstock.rules.lifecycle import clamp_priority, compute_rank
+from penstock.rules.priority import clamp_priority, compute_rank
 from penstock.rules.validation import check_moment, check_number, check_text, clip, is_word
 
 # The settings of the queue bound the body and the priority; the queue is looked up by name.
@@ -300,7 +300,7 @@ def compute_flags(draft: Draft, meta: Meta) -> int:
 
 def make_meta(draft: Draft, settings: QueueSettings) -> Meta:
     fields = copy_message_fields(draft)
-    fields["lease"] = own_lease(draft, settings)
+    fields["lease"] = compute_own_lease(draft, settings)
     meta = Meta(
         **fields,
         deadline=draft.deadline,
@@ -326,7 +326,7 @@ def encode_meta_text(meta: Meta) -> str | None:
     return text.decode()
 
 
-def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
+def compute_own_lease(draft: Draft, settings: QueueSettings) -> float | None:
     """Returns the lease of the message, long enough for a run with its timeout.
 
     Only Penstock workers run shell jobs, and they extend their leases.

@@ -54,7 +54,7 @@ class Cause(Struct, frozen=True):
     evidence: Evidence = {}
 
 
-class Situation(Struct, frozen=True):
+class ExplainSnapshot(Struct, frozen=True):
     """All that is known of a message and its surroundings at one moment."""
 
     record: Record
@@ -72,7 +72,7 @@ class Situation(Struct, frozen=True):
     open_edges: int = 0
 
 
-def explain(situation: Situation) -> list[Cause]:
+def explain(situation: ExplainSnapshot) -> list[Cause]:
     """Returns every cause that applies, the one to act on first."""
     record = situation.record
     if record.state.final:
@@ -117,7 +117,7 @@ def explain_dead(record: Record) -> Cause:
     )
 
 
-def explain_claimed(situation: Situation) -> Iterator[Cause]:
+def explain_claimed(situation: ExplainSnapshot) -> Iterator[Cause]:
     record = situation.record
     if record.cancel_requested:
         yield Cause(
@@ -180,7 +180,7 @@ def explain_switches(queue: Queue) -> Iterator[Cause]:
         )
 
 
-def explain_scheduled(situation: Situation) -> Iterator[Cause]:
+def explain_scheduled(situation: ExplainSnapshot) -> Iterator[Cause]:
     record, now = situation.record, situation.now
     if situation.holds:
         yield from (explain_hold(situation, hold) for hold in situation.holds)
@@ -214,7 +214,7 @@ def explain_scheduled(situation: Situation) -> Iterator[Cause]:
         yield Cause(CauseCode.SCHEDULED, f"it is scheduled to run {wait}", "wait", evidence)
 
 
-def explain_hold(situation: Situation, hold: StoredHold) -> Cause:
+def explain_hold(situation: ExplainSnapshot, hold: StoredHold) -> Cause:
     """Says what a waiting message waits for, and until when."""
     id, due_at = situation.record.message.id, None if hold.due_at == NEVER else hold.due_at
     until = "" if due_at is None else f", {format_when(due_at, situation.now)}"
@@ -247,7 +247,7 @@ def format_when(due_at: Moment, now: Moment) -> str:
     return f"at most {format_seconds(left)} more" if left > 0 else "and is due now"
 
 
-def explain_key(situation: Situation) -> Cause:
+def explain_key(situation: ExplainSnapshot) -> Cause:
     key, holder = situation.record.message.meta.ordering_key, situation.record.blocked_by
     if situation.holder_state is None:
         text = f"its ordering key {key!r} is held by {ANOTHER}"
@@ -260,7 +260,7 @@ def explain_key(situation: Situation) -> Cause:
     )
 
 
-def explain_agents(situation: Situation, evidence: Evidence) -> Cause:
+def explain_agents(situation: ExplainSnapshot, evidence: Evidence) -> Cause:
     ran = max((run.at for run in situation.agents), default=None)
     text = "it is due, but no scheduler has made it ready yet"
     if ran is None or situation.now - ran > AGENTS_LATE_S * MICROS_PER_SECOND:
@@ -274,7 +274,7 @@ def explain_agents(situation: Situation, evidence: Evidence) -> Cause:
     )
 
 
-def explain_ready(situation: Situation) -> Iterator[Cause]:
+def explain_ready(situation: ExplainSnapshot) -> Iterator[Cause]:
     yield from explain_switches(situation.queue)
     yield from explain_workers(situation)
     ahead = situation.diagnosis.ahead
@@ -289,7 +289,7 @@ def explain_ready(situation: Situation) -> Iterator[Cause]:
         yield Cause(CauseCode.NEXT, "it is the next message of its queue", "wait for a free worker")
 
 
-def explain_workers(situation: Situation) -> Iterator[Cause]:
+def explain_workers(situation: ExplainSnapshot) -> Iterator[Cause]:
     """Causes that lie with the workers. Consumers over HTTP may be unknown to the store."""
     name, type_ = situation.queue.name, situation.record.message.type
     claimed = situation.diagnosis.claimed

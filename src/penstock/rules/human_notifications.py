@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock.model.human_webhooks import StepNotice
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment
-from penstock.retry import compute_webhook_delay
+from penstock.retry_policies import compute_webhook_delay
 from penstock.rules.events import HUMAN_DECIDED, HUMAN_ESCALATED, HUMAN_OPENED, HUMAN_REMINDED
 from penstock.rules.human import InboxStep
 

@@ -12,7 +12,7 @@ from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Entry
 from penstock.rules import drafts
-from penstock.rules.lifecycle import compute_rank
+from penstock.rules.priority import compute_rank
 
 # The error of a replaced message names the new one.
 SUCCESSOR = re.compile(r"by (\d+)\b")

@@ -1,15 +1,11 @@
-"""The message lifecycle: rank, settlement, retries, backoff and dead letters."""
+"""The message lifecycle: what a settlement makes of a message, and dead letters."""
 
 import random
-from collections.abc import Callable
 from typing import assert_never
 
 from penstock.model.message import (
-    NEVER,
-    Draft,
     Fail,
     Flag,
-    Meta,
     Moment,
     Nack,
     Park,
@@ -20,40 +16,15 @@ from penstock.model.message import (
     SettleReject,
     State,
 )
-from penstock.model.settings import Backoff, QueueSettings
-from penstock.model.store_types import Basis, Lease, Move
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import Lease, Move
+from penstock.rules.backoff import Random, compute_delay, find_death_reason
 
 LEASE_EXPIRED = "LEASE_EXPIRED"
 MIN_PARK_DELAY_S, MAX_PARK_DELAY_S = 30.0, 600.0
 # A stored step does not fit the code. It is parked, because another worker may have the old code.
 CODE_CHANGED = "CODE_CHANGED"
 MAX_CODE_CHANGED_PARKS = 10
-NO_LIMITS = Nack()
-Random = Callable[[], float]
-
-
-def clamp_priority(priority: int, settings: QueueSettings) -> int:
-    """Brings a priority into range. Only queues with the setting `clamp` accept others."""
-    if settings.priority_min <= priority <= settings.priority_max:
-        return priority
-    return max(settings.priority_min, min(settings.priority_max, priority))
-
-
-def compute_rank(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
-    """Returns the rank in the queue, smaller first, and the moment it is relative to."""
-    match settings.ordering:
-        case "fifo":
-            return 0, "zero"
-        case "deadline":
-            return (NEVER if draft.deadline is None else draft.deadline // 1000), "zero"
-        case "ready_time":
-            return 0, "due"
-        case "priority" | "fair":
-            priority = clamp_priority(draft.priority, settings)
-            if settings.seconds_per_level is None:
-                return -priority, "zero"
-            return -int(priority * settings.seconds_per_level * 1000), "created"
-    assert_never(settings.ordering)
 
 
 def settle(
@@ -114,42 +85,6 @@ def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Ra
     if exhausted := find_death_reason(lease, settings, used, delay):
         return end(lease, settlement, State.DEAD, exhausted, counted=counted)
     return requeue(lease, settlement, settings, attempts, delay, LEASE_EXPIRED)
-
-
-def find_death_reason(
-    lease: Lease, settings: QueueSettings, used: int, delay: float, own: Nack = NO_LIMITS
-) -> str | None:
-    """Returns why the message gets no further run, or None if it does."""
-    max_attempts, max_deliveries = compute_limits(
-        lease.meta, settings, own.max_attempts, lease.attempts
-    )
-    if used >= max_attempts:
-        return "retries_exhausted"
-    if lease.deliveries >= max_deliveries:
-        return "max_deliveries"
-    max_total = settings.backoff.max_total if own.max_total is None else own.max_total
-    if max_total is not None:
-        waited = (lease.now - lease.first_claimed_at) / 1_000_000
-        if waited + delay > max_total:
-            return "retries_exhausted"
-    return None
-
-
-def compute_limits(
-    meta: Meta, settings: QueueSettings, own: int | None = None, attempts: int = 0
-) -> tuple[int, int]:
-    """Returns max_attempts and max_deliveries of the settlement, the message or the queue.
-
-    `attempts` are those that ended. A consumer may have allowed more of them than the queue does.
-    """
-    own = own or meta.max_attempts
-    if meta.max_deliveries:
-        return own or settings.max_attempts, meta.max_deliveries
-    if own:
-        return own, max(own, attempts) + 3
-    if settings.max_deliveries:
-        return settings.max_attempts, settings.max_deliveries
-    return settings.max_attempts, max(settings.max_attempts, attempts) + 3
 
 
 def requeue(
@@ -234,38 +169,3 @@ def get_error(settlement: Settlement) -> str | None:
 
 def find_expiry(lease: Lease, settlement: Settlement) -> Moment | None:
     return lease.now if isinstance(settlement, Reclaim) else None
-
-
-def compute_delay(used: int, backoff: Backoff, draw: Random = random.random) -> float:
-    """Returns the seconds until the next run, after `used` runs."""
-    return apply_jitter(min(compute_backoff(used, backoff), backoff.max), backoff, draw)
-
-
-def compute_backoff(used: int, backoff: Backoff) -> float:
-    match backoff.kind:
-        case "none":
-            return 0.0
-        case "constant":
-            return backoff.initial
-        case "linear":
-            return backoff.initial + backoff.step * (used - 1)
-        case "exponential":
-            try:
-                return backoff.initial * float(backoff.factor) ** (used - 1)
-            except OverflowError:
-                return backoff.max if backoff.initial else 0.0
-    assert_never(backoff.kind)
-
-
-def apply_jitter(delay: float, backoff: Backoff, draw: Random) -> float:
-    match backoff.jitter:
-        case "none":
-            return delay
-        case "full":
-            return delay * draw()
-        case "equal":
-            return delay * (0.5 + draw() / 2)
-    spread = backoff.spread()
-    if backoff.jitter.startswith("add:"):
-        return delay * (1 + spread * draw())
-    return delay * (1 + spread * (2 * draw() - 1))

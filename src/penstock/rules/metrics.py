@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from penstock.model.heads import FeedDigest, FeedHead, FirstRuns, HeadFeed, Rest
+from penstock.model.heads import EarlierRow, FeedDigest, FeedHead, FirstRuns, HeadFeed
 from penstock.model.message import HistoryRow, State, Verb
 from penstock.model.metrics import (
     COUNTS,
@@ -57,8 +57,8 @@ class Timing(Struct, frozen=True, gc=False):
 
     row: HistoryRow
     head: FeedHead | None
-    rests: Sequence[Rest]
-    last: Rest | None
+    rests: Sequence[EarlierRow]
+    last: EarlierRow | None
     wait: int | None
     run: int | None
 
@@ -75,7 +75,7 @@ def time_rows(page: HeadFeed) -> list[Timing]:
 def time_row(row: HistoryRow, page: HeadFeed) -> Timing:
     """Finds how long the message waited and ran. A requested delay is not wait time."""
     head = page.heads.get(row.id)
-    rests: Sequence[Rest] = page.rests.get(row.id, ())
+    rests: Sequence[EarlierRow] = page.rests.get(row.id, ())
     last = None
     if rests:
         rests = [rest for rest in rests if rest.position < row.position]

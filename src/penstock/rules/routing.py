@@ -18,7 +18,7 @@ from penstock.rules.rule_values import add_body, list_values
 MAX_SECONDS = 0.005
 
 
-class Routing(Struct):
+class Routing(Struct, frozen=True):
     """The outcome of the rules for one draft. The first output is the draft itself."""
 
     outputs: list[RuleOutput]
@@ -34,7 +34,7 @@ class Routing(Struct):
         return bool(self.fired or self.outputs[0].state is not None)
 
 
-class Hop:
+class RoutingStep:
     """A message at one queue, while the rules of that queue are applied."""
 
     def __init__(self, output: RuleOutput, rules: RuleSet, room: int) -> None:
@@ -93,7 +93,7 @@ class RuleRouter:
         """Applies the rules of the queue that the message is at."""
         queue = output.queue
         book = self.find_book(queue)
-        hop = Hop(output, book.find(Trigger.PUBLISHED, queue.name, output.draft.type), room)
+        hop = RoutingStep(output, book.find(Trigger.PUBLISHED, queue.name, output.draft.type), room)
         for group in hop.rules.groups:
             if group.any is not None and not group.may_match(self.bind(hop)):
                 continue
@@ -101,7 +101,7 @@ class RuleRouter:
                 break
         return hop.output, hop.copies
 
-    def apply_group(self, group: RuleGroup, hop: "Hop", routing: Routing) -> bool:
+    def apply_group(self, group: RuleGroup, hop: "RoutingStep", routing: Routing) -> bool:
         """Applies the rules of a group. Returns True if one was the last one of this queue."""
         for rule in group.rules:
             if self.excluded and rule.stored.key in self.excluded:
@@ -116,14 +116,14 @@ class RuleRouter:
                     return True
         return False
 
-    def bind(self, hop: "Hop") -> Any:
+    def bind(self, hop: "RoutingStep") -> Any:
         """Returns the message as conditions see it."""
         if hop.facts is None:
             values = make_values(hop.output.draft, hop.queue, hop.rules.reads)
             hop.facts = self.engine.bind(values, Trigger.PUBLISHED)
         return hop.facts
 
-    def apply(self, rule: CompiledRule, hop: "Hop", routing: Routing) -> bool:
+    def apply(self, rule: CompiledRule, hop: "RoutingStep", routing: Routing) -> bool:
         """Applies a rule if it matches. Returns True if it is the last one of this queue."""
         if not self.matches(rule, hop, routing):
             return False
@@ -139,7 +139,7 @@ class RuleRouter:
         hop.facts = None
         return not rule.stored.rule.proceed or hop.output.state is not None
 
-    def matches(self, rule: CompiledRule, hop: "Hop", routing: Routing) -> bool:
+    def matches(self, rule: CompiledRule, hop: "RoutingStep", routing: Routing) -> bool:
         if rule.condition is None:
             return True
         try:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
-from penstock.retry import LOOP_RETRY_DELAY_S
+from penstock.retry_policies import LOOP_RETRY_DELAY_S
 from penstock.store import Check
 
 

@@ -20,10 +20,12 @@ C = TypeVar("C", bound=Connection)
 
 
 class ConnectionPool(ABC, Generic[C]):
-    def __init__(self, connect: Callable[[], Awaitable[C]], size: int, patience: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[C]], size: int, acquire_timeout_s: float
+    ) -> None:
         self.connect = connect
         self.size = size
-        self.patience = patience
+        self.acquire_timeout_s = acquire_timeout_s
         self.idle: list[C] = []
         self.used: set[C | object] = set()
         self.waiting: deque[asyncio.Future[None]] = deque()
@@ -76,11 +78,11 @@ class ConnectionPool(ABC, Generic[C]):
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.acquire_timeout_s):
                 await future
         except TimeoutError:
             raise StoreBusy(
-                f"all {self.size} connections were in use for {self.patience:g} s;"
+                f"all {self.size} connections were in use for {self.acquire_timeout_s:g} s;"
                 " raise pool_size in the store's url"
             ) from None
         except asyncio.CancelledError:

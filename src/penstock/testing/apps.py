@@ -9,10 +9,10 @@ from penstock.app.app import Penstock
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.model.message import Leased, Nack, Park
 from penstock.model.waiting import WaitPlan
+from penstock.worker.ack_policy import follow_strategy, judge
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.local_context import NullReporter
-from penstock.worker.policy import follow_strategy, judge
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
 from penstock.worker.suspension import check_handler, judge_steps
 

@@ -89,15 +89,15 @@ class SyncSimulation:
 
     def run(self) -> None:
         """Runs everything that can run now, without moving the clock."""
-        self.drive(self.simulation.run_until_idle())
+        self.run_calls(self.simulation.run_until_idle())
 
     def advance(self, duration: str | float) -> None:
         """Lets time pass: "1h30m", or seconds. Agents and handlers run when they are due."""
-        self.drive(self.simulation.advance(duration))
+        self.run_calls(self.simulation.advance(duration))
 
     def signal(self, job: Job[Any] | int, name: str, value: object = None) -> None:
         """Sends a signal to a job and runs what it resumes."""
-        self.drive(self.simulation.signal(job, name, value))
+        self.run_calls(self.simulation.signal(job, name, value))
 
     def decide(
         self,
@@ -109,9 +109,11 @@ class SyncSimulation:
         comment: str = "",
     ) -> None:
         """Decides the open human step, and runs what it resumes."""
-        self.drive(self.simulation.decide(choice, step=step, by=by, inputs=inputs, comment=comment))
+        self.run_calls(
+            self.simulation.decide(choice, step=step, by=by, inputs=inputs, comment=comment)
+        )
 
-    def drive(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_calls(self, work: Coroutine[Any, Any, None]) -> None:
         if self.driving:
             work.close()
             raise InvalidState("the simulation is running; a handler cannot run it")

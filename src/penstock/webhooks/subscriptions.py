@@ -10,7 +10,7 @@ from penstock.errors import Busy, Forbidden, InvalidInput, NotFound, Refused
 from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue
-from penstock.retry import SUBSCRIPTION, Retries
+from penstock.retry_policies import SUBSCRIPTION, Retries
 from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
 

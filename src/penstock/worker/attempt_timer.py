@@ -9,8 +9,9 @@ import structlog
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import PenstockError
 from penstock.model.message import Moment
+from penstock.worker.ack_policy import format_error
 from penstock.worker.context import Context
-from penstock.worker.policy import AttemptTimes, format_error
+from penstock.worker.retry_strategies import AttemptTimes
 
 log = structlog.get_logger()
 

@@ -14,10 +14,10 @@ from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Fail, Flag, Leased, Settlement
 from penstock.model.store_types import DONE, MISSING, Answer, AnswerKind, Completion, Lock, Mark
-from penstock.retry import LEASE_RETRY_DELAY_S
+from penstock.retry_policies import LEASE_RETRY_DELAY_S
+from penstock.worker.ack_policy import format_error, judge
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.policy import format_error, judge
 from penstock.worker.steps import StepRun
 from penstock.worker.tracebacks import Tracebacks
 

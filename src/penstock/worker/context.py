@@ -14,7 +14,8 @@ from penstock.model.message import Leased, Settlement
 from penstock.model.store_types import Completion
 from penstock.rules.settlements import check_settlement
 from penstock.rules.validation import replace_surrogates
-from penstock.worker.policy import AttemptTimes, Cancelled, RetryStrategy
+from penstock.worker.ack_policy import Cancelled
+from penstock.worker.retry_strategies import AttemptTimes, RetryStrategy
 
 if TYPE_CHECKING:
     from penstock.artifacts.upload import Content, Upload

@@ -13,7 +13,7 @@ from penstock.errors import InvalidInput
 from penstock.model.message import Flag, Leased, Nack, Park, Settlement, SettleReject
 from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
-from penstock.rules import lifecycle
+from penstock.rules.backoff import compute_limits
 from penstock.worker.context import Context, RunReporter
 from penstock.worker.executors.base import AsyncExecutor, Executor, ResultSink, Run
 from penstock.worker.executors.batches import BatchExecutor
@@ -204,7 +204,7 @@ class Dispatcher:
     def quarantine(self, lane: Executor, run: Run) -> None:
         handler, context = run
         delivery, settings = context.delivery, self.settings(context)
-        limits = lifecycle.compute_limits(delivery.meta, settings, None, delivery.attempts)
+        limits = compute_limits(delivery.meta, settings, None, delivery.attempts)
         if handler.max_deliveries is not None and delivery.deliveries > handler.max_deliveries:
             self.refuse(context, SettleReject(f"delivered {delivery.deliveries} times"))
         elif delivery.deliveries > limits[1]:

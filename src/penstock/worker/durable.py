@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast
 
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.human import Decision
+from penstock.model.message import MICROS_PER_SECOND
 from penstock.rules.durations import parse_seconds
 from penstock.worker.approvals import ApprovalCall, make_approval, read_decision
 from penstock.worker.codec import Values
-from penstock.worker.policy import RetryStrategy
+from penstock.worker.retry_strategies import RetryStrategy
 from penstock.worker.step_calls import (
     ChildCall,
     Outcome,
@@ -31,7 +32,6 @@ from penstock.worker.transaction_steps import BlockingTransactionSteps
 
 T = TypeVar("T")
 PUBLIC_URL = "PENSTOCK_PUBLIC_URL"
-MICROS_PER_SECOND = 1_000_000
 
 
 class DurableSteps:

@@ -11,15 +11,15 @@ from penstock.broker.consume import MAX_CLAIM_QUEUES
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased
-from penstock.retry import LOOP_RETRY_DELAY_S
+from penstock.retry_policies import LOOP_RETRY_DELAY_S
 from penstock.worker.executors.base import Executor
 from penstock.worker.options import WorkerOptions
-from penstock.worker.prefetch import Pace, Prefetch
+from penstock.worker.prefetch import Prefetch, RunRate
 from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
 # Longer than the poll interval of other workers, so that they can claim first.
-PAUSE_S = 1.25
+IDLE_PAUSE_S = 1.25
 
 
 class Fetcher:
@@ -63,10 +63,10 @@ class Fetcher:
                 await self.step()
             except StoreError as error:
                 self.broker.outages.report_failure("fetch", error)
-                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
+                await self.sleep_idle(asyncio.sleep(LOOP_RETRY_DELAY_S))
             except Exception as error:  # noqa: BLE001 - the fetch loop must not end
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
-                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
+                await self.sleep_idle(asyncio.sleep(LOOP_RETRY_DELAY_S))
 
     def stop(self) -> None:
         """Stops after the claim in flight, or at once if there is none."""
@@ -74,7 +74,7 @@ class Fetcher:
         if self.resting and self.task is not None:
             self.task.cancel()
 
-    async def rest(self, wait: Coroutine[Any, Any, object]) -> None:
+    async def sleep_idle(self, wait: Coroutine[Any, Any, object]) -> None:
         if self.stopping:
             wait.close()
             return
@@ -90,27 +90,27 @@ class Fetcher:
         limit = self.limit()
         if limit <= 0:
             self.room.clear()
-            await self.rest(self.room.wait())
+            await self.sleep_idle(self.room.wait())
             return
         wakes = self.broker.wakes
         got = await self.claim(limit)
         if got == limit:
             if self.options.min_interval:
-                await self.rest(asyncio.sleep(self.options.min_interval))
+                await self.sleep_idle(asyncio.sleep(self.options.min_interval))
         else:
-            await self.rest(self.wait_for_work(wakes))
+            await self.sleep_idle(self.wait_for_work(wakes))
 
     async def pause(self) -> None:
         left = self.paused_until - asyncio.get_running_loop().time()
         if left > 0:
-            await self.rest(asyncio.sleep(left))
+            await self.sleep_idle(asyncio.sleep(left))
 
     def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
         """Stops prefetching, and pauses so that another worker can claim released messages."""
         self.prefetch.stop()
         loop = asyncio.get_running_loop()
         if self.free > 0:
-            self.paused_until = loop.time() + PAUSE_S
+            self.paused_until = loop.time() + IDLE_PAUSE_S
             self.room.set()
         if crowded:
             self.widen()
@@ -127,7 +127,7 @@ class Fetcher:
     def adapt_target(self) -> None:
         """Updates the prefetch target. Executors ask for more below half of it."""
         now, loads = time.monotonic(), [lane.load for lane in self.lanes]
-        pace = Pace(
+        pace = RunRate(
             sum(load.timed for load in loads),
             sum(load.run_seconds for load in loads),
             sum(load.busy(now) for load in loads),

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 from penstock.errors import InvalidInput
 from penstock.model.fields import MAX_RUNS
 from penstock.model.settings import check_range
+from penstock.worker.ack_policy import AckPolicy, AckRules, CodecError
 from penstock.worker.codec import Arguments, Values
 from penstock.worker.context import Context
-from penstock.worker.policy import AckPolicy, AckRules, Unfit
 
 ExecutorKind = Literal["async", "thread", "process", "shell"]
 T = TypeVar("T")
@@ -166,7 +166,7 @@ class TaskHandler(Handler):
         try:
             args, kwargs = self.arguments.read(context.delivery.body)
         except InvalidInput as error:
-            raise Unfit(str(error)) from None
+            raise CodecError(str(error)) from None
         if self.with_context:
             return self.function(context, *args, **kwargs)
         return self.function(*args, **kwargs)
@@ -175,7 +175,7 @@ class TaskHandler(Handler):
         try:
             return self.results.encode_checked(value)
         except InvalidInput as error:
-            raise Unfit(str(error)) from None
+            raise CodecError(str(error)) from None
 
 
 class SubscriberHandler(Handler):
@@ -201,7 +201,7 @@ class SubscriberHandler(Handler):
         try:
             return anything.encode(value)
         except InvalidInput as error:
-            raise Unfit(str(error)) from None
+            raise CodecError(str(error)) from None
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
         """Calls the handler, which returns None, or an error or None for each message.
@@ -230,12 +230,12 @@ class SubscriberHandler(Handler):
         )
 
 
-def find_misfit(message: Any, values: Values) -> Unfit | None:
+def find_misfit(message: Any, values: Values) -> CodecError | None:
     """Decodes an annotated body, and returns the error if it does not match."""
     if values.kind is not Any:
         try:
             message.body  # noqa: B018 - the property caches the body
-        except Unfit as error:
+        except CodecError as error:
             return error
     return None
 

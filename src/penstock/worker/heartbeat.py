@@ -17,7 +17,7 @@ from penstock.errors import StoreError
 from penstock.model.message import Flag, Leased
 from penstock.model.store_types import Answer, AnswerKind, Extension, Lock, Mark
 from penstock.outage import Outages
-from penstock.retry import LEASE_RETRY_DELAY_S
+from penstock.retry_policies import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.standby import Standby
 

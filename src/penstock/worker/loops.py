@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from penstock.retry import LOOP_RETRY_DELAY_S
+from penstock.retry_policies import LOOP_RETRY_DELAY_S
 
 log = structlog.get_logger()
 

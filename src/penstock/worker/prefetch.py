@@ -19,7 +19,7 @@ MAX_PAUSE_S = 300.0
 CHECK_INTERVAL_S = 0.25
 
 
-class Pace(NamedTuple):
+class RunRate(NamedTuple):
     """The number of timed runs, their total duration, and the time with work to do."""
 
     runs: int
@@ -41,9 +41,9 @@ class Prefetch:
         self.ahead = 0
         # Estimated run time in seconds. It rises at once, and falls by half at most.
         self.run_seconds = 0.0
-        self.last = Pace(0, 0.0, 0.0)
+        self.last = RunRate(0, 0.0, 0.0)
 
-    def adapt(self, pace: Pace) -> None:
+    def adapt(self, pace: RunRate) -> None:
         """Adapts after as many runs as there are slots, because these tend to end together."""
         runs = pace.runs - self.last.runs
         if runs < self.slots:
@@ -77,7 +77,7 @@ class Feeder(Protocol):
         """
 
 
-class GrowingPause:
+class GrowingDelay:
     """A pause that grows while the same messages come back. It remembers the last ones."""
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ class GrowingPause:
         self.returned = ids
 
 
-class LaneWatch:
+class SlotWatch:
     """Detects by counters alone that messages of an executor have waited too long."""
 
     def __init__(self, lane: Executor) -> None:
         self.lane = lane
         # How long messages of this executor are left to others after a release.
-        self.pause = GrowingPause()
+        self.pause = GrowingDelay()
         # How many messages the executor had accepted at `marked_at`.
         self.mark = 0
         self.marked_at = 0.0
@@ -117,19 +117,19 @@ class LaneWatch:
         return overdue
 
 
-class GiveBack:
+class UnstartedReleaser:
     """Releases messages that were claimed but did not start in time."""
 
     def __init__(self, suspects: Quarantine, release: Callable[[list[Context]], None]) -> None:
         self.suspects = suspects
         self.release = release
         # How long suspects may wait for their turn.
-        self.pause = GrowingPause()
-        self.feeders: list[tuple[Feeder, list[LaneWatch]]] = []
+        self.pause = GrowingDelay()
+        self.feeders: list[tuple[Feeder, list[SlotWatch]]] = []
         self.claimed = asyncio.Event()
 
     def watch(self, feeder: Feeder) -> None:
-        self.feeders.append((feeder, [LaneWatch(lane) for lane in feeder.lanes]))
+        self.feeders.append((feeder, [SlotWatch(lane) for lane in feeder.lanes]))
 
     async def step(self) -> None:
         """Checks for overdue messages while there are unstarted ones."""

@@ -9,7 +9,7 @@ from penstock.errors import StoreError
 from penstock.model.message import Leased, State
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Answer, AnswerKind, Mark
-from penstock.retry import LEASE_RETRY_DELAY_S
+from penstock.retry_policies import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.executors.base import Executor, Run
 

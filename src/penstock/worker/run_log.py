@@ -8,9 +8,9 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from penstock.model.message import Park, Release, Settlement, State
+from penstock.worker.ack_policy import Cancelled, Retry, format_error
 from penstock.worker.completer import RunEnd
 from penstock.worker.context import Context
-from penstock.worker.policy import Cancelled, Retry, format_error
 from penstock.worker.tracebacks import format_traceback
 
 log: FilteringBoundLogger = structlog.get_logger()

@@ -12,11 +12,11 @@ from msgspec import Struct
 from penstock.errors import InvalidInput, InvalidState, ResultGone, StepTooLarge
 from penstock.model.message import MICROS_PER_SECOND, After, Draft, State
 from penstock.model.waiting import AwaitedOutcome
+from penstock.rules.backoff import compute_delay
 from penstock.rules.durations import parse_seconds
-from penstock.rules.lifecycle import compute_delay
 from penstock.rules.waiting import check_signal
 from penstock.worker.codec import Values, read_hints
-from penstock.worker.policy import RetryStrategy
+from penstock.worker.retry_strategies import RetryStrategy
 
 MAX_TRIES = 5
 MAX_RETRY_S = 60.0

@@ -20,8 +20,9 @@ from penstock.model.waiting import (
 )
 from penstock.rules import validation
 from penstock.rules.waiting import MAX_STEPS, decide_after
+from penstock.worker.ack_policy import Cancelled
 from penstock.worker.codec import Values
-from penstock.worker.policy import Cancelled, RetryStrategy
+from penstock.worker.retry_strategies import RetryStrategy
 from penstock.worker.step_calls import (
     ChildCall,
     Outcome,

@@ -10,15 +10,16 @@ from penstock.errors import StepTooLarge, StoreError
 from penstock.model.message import Leased, Park, Release, Settlement, SettleReject
 from penstock.model.store_types import Answer
 from penstock.model.waiting import WaitPlan
-from penstock.retry import LEASE_RETRY_DELAY_S
+from penstock.retry_policies import LEASE_RETRY_DELAY_S
 from penstock.rules.lifecycle import CODE_CHANGED
+from penstock.worker.ack_policy import format_error
 from penstock.worker.completer import Completer, RunEnd, drop
 from penstock.worker.context import Context
 from penstock.worker.dispatcher import HandlerRoutes
 from penstock.worker.handler import Handler, TaskHandler
-from penstock.worker.policy import TimedOut, format_error
 from penstock.worker.step_calls import refuse_steps
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
+from penstock.worker.timeouts import TimedOut
 
 # Marks a wait, which is written separately.
 WAITED = Release()
@@ -68,7 +69,7 @@ class RunSink(Protocol):
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None: ...
 
-    def let_go(self, context: Context) -> None: ...
+    def remove_held(self, context: Context) -> None: ...
 
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None: ...
 
@@ -122,6 +123,6 @@ class Suspender:
             else:
                 self.broker.outages.report_success("wait")
                 drop(context)
-                self.sink.let_go(context)
+                self.sink.remove_held(context)
                 self.sink.handle_answers([RunEnd(context, WAITED)], [answer])
                 return

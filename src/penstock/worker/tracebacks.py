@@ -39,7 +39,7 @@ CALLING_FILES = frozenset(
 )
 
 
-class Reported(Exception):
+class FormattedError(Exception):
     """An error whose traceback was formatted where it happened."""
 
     report: str | None = None
@@ -68,7 +68,7 @@ class Tracebacks:
 
 def format_traceback(error: BaseException) -> str | None:
     """Formats the traceback, or returns None for Penstock errors without user frames."""
-    if isinstance(error, Reported) and error.report is not None:
+    if isinstance(error, FormattedError) and error.report is not None:
         return clip_traceback(error.report)
     if is_explained(error):
         return None

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import LockLost
 from penstock.model.waiting import StepRecord
-from penstock.worker.policy import Cancelled
+from penstock.worker.ack_policy import Cancelled
 from penstock.worker.step_calls import encode_step, make_values
 from penstock.worker.steps import Slot, StepRun
 

@@ -16,6 +16,7 @@ from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import DONE, Answer, AnswerKind
 from penstock.runner import make_identity
+from penstock.worker.ack_policy import CodecError, follow_strategy, judge, needs_times
 from penstock.worker.attempt_timer import AttemptTimer
 from penstock.worker.completer import RETRIED_ANSWERS, ArtifactKeeper, Completer, RunEnd, drop
 from penstock.worker.context import Context
@@ -27,12 +28,13 @@ from penstock.worker.handler import Handler
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.loops import repeat_forever
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import Unfit, follow_strategy, judge, needs_times
-from penstock.worker.prefetch import GiveBack
+from penstock.worker.prefetch import UnstartedReleaser
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
+from penstock.worker.shutdown import shut_down
 from penstock.worker.standby import Standby
 from penstock.worker.suspension import Suspender
+from penstock.worker.timeouts import TimeoutWatcher
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
@@ -40,9 +42,6 @@ log = structlog.get_logger()
 ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
 # A hook must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
-WATCH_INTERVAL_S = 0.05
-# Time to write results after the grace period.
-FINAL_FLUSH_TIMEOUT_S = 5.0
 
 
 class Worker:
@@ -80,8 +79,9 @@ class Worker:
         self.attempt_timer = AttemptTimer(broker, scope)
         self.heartbeat = self.make_heartbeat(address)
         self.quarantine = Quarantine(broker, self.drop_suspect)
-        self.give_back = GiveBack(self.quarantine, self.release)
+        self.give_back = UnstartedReleaser(self.quarantine, self.release)
         self.dispatcher = self.make_dispatcher()
+        self.timeouts = TimeoutWatcher(self.routes, self.dispatcher.timed, lambda: self.busy)
         self.fetchers: list[Fetcher] = []
         self.fetching, self.tasks = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
 
@@ -137,7 +137,12 @@ class Worker:
             self.tasks.append(asyncio.create_task(self.heartbeat.run(self.broker)))
         else:
             self.heartbeat.run_in_thread(self.connect)
-        for step in (self.completer.step, self.quarantine.step, self.watch, self.give_back.step):
+        for step in (
+            self.completer.step,
+            self.quarantine.step,
+            self.timeouts.step,
+            self.give_back.step,
+        ):
             self.tasks.append(asyncio.create_task(repeat_forever(step)))
         for names, lanes in self.routes.group_queues():
             fetch = self.make_fetcher(names, lanes)
@@ -177,7 +182,7 @@ class Worker:
             log.warning("ack_first_failed", id=context.id)
             return False
         self.broker.outages.report_success("ack_first")
-        self.let_go(context)
+        self.remove_held(context)
         self.handle_answers([RunEnd(context)], [answer])
         return answer.kind is AnswerKind.DONE
 
@@ -209,7 +214,7 @@ class Worker:
             self.run_log.log_ignored(context, error)
         if handler.ack_first:
             drop(context)
-            self.let_go(context)
+            self.remove_held(context)
             self.quarantine.release_turn(context)
         elif context.attached:
             self.artifact_keeper.begin(handler, end)
@@ -228,7 +233,9 @@ class Worker:
         if result is None and error is None and settings.require_result:
             result = b"null"
         if result is not None and len(result) > (most := settings.max_body):
-            error = error or Unfit(f"result has {len(result)} bytes; at most {most} are stored")
+            error = error or CodecError(
+                f"result has {len(result)} bytes; at most {most} are stored"
+            )
             result = None
         if handler.manual and error is None and not context.settled:
             log.error("run_not_settled", id=context.id, handler=handler.name)
@@ -278,14 +285,14 @@ class Worker:
             self.run_log.log_settled(end, answer.state)
             self.emit(answer.state.value if answer.state else "settled", end.context, end.error)
 
-    def let_go(self, context: Context) -> None:
+    def remove_held(self, context: Context) -> None:
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()
 
     def drop_suspect(self, context: Context) -> None:
         """Drops a suspect that was lost before it began, and frees its slot."""
-        self.let_go(context)
+        self.remove_held(context)
         self.notify_room()
 
     def handle_lost_lease(self, context: Context) -> None:
@@ -299,35 +306,8 @@ class Worker:
         if self.hook is not None:
             self.hook(event, context, error)
 
-    async def watch(self) -> None:
-        """Checks all runs for timeouts periodically, while there are runs with a timeout."""
-        if not self.busy:
-            self.dispatcher.timed.clear()
-        await self.dispatcher.timed.wait()
-        await asyncio.sleep(WATCH_INTERVAL_S)
-        for lane in self.routes.executors:
-            lane.sweep(time.monotonic())
-
     async def stop(self) -> None:
-        """Releases unstarted messages, and lets running ones finish within the grace period."""
-        for fetch in self.fetchers:
-            fetch.stop()
-        await asyncio.gather(*self.fetching, return_exceptions=True)
-        self.release(self.quarantine.take_back())
-        for lane in self.routes.executors:
-            self.release(lane.take_back())
-        self.completer.hurry = True
-        await self.wait_until_drained(self.options.grace)
-        for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.executors)):
-            self.release(cut)
-        if not await self.wait_until_drained(FINAL_FLUSH_TIMEOUT_S):
-            log.error("stopped_with_unwritten_results", count=self.completer.waiting)
-        self.run_log.log_left_out(time.monotonic())
-        await self.artifact_keeper.stop()
-        await self.heartbeat.stop()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await shut_down(self)
 
     def release(self, contexts: Iterable[Context]) -> None:
         """Releases messages, unless their handler has settled them."""
@@ -337,14 +317,3 @@ class Worker:
             if context.id in self.held:
                 verdict = context.settlement if context.settled else Release()
                 self.completer.add(RunEnd(context, verdict))
-
-    async def wait_until_drained(self, timeout: float) -> bool:
-        """Waits until nothing is held or running. Returns False on timeout."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.busy:
-                    self.idle.clear()
-                    await self.idle.wait()
-        except TimeoutError:
-            return False
-        return True

@@ -24,7 +24,7 @@ def connection(scene: Scene) -> sqlite3.Connection:
 
 def hold_gate(scene: Scene, name: str) -> None:
     """Stops with the gate in its hand."""
-    gate = WriteTurns(f"{path(scene.directory)}.lock", patience=30.0)
+    gate = WriteTurns(f"{path(scene.directory)}.lock", acquire_timeout_s=30.0)
     gate.enter()
     os.kill(os.getpid(), signal.SIGSTOP)
     gate.leave()

@@ -10,7 +10,7 @@ from penstock.errors import InvalidInput
 from penstock.model.activity import ActivityEntry, ActivityPage
 from penstock.model.documents import AuditEntry
 from penstock.model.filter import Node
-from penstock.model.message import NEVER, HistoryRow, Moment
+from penstock.model.message import CLOCK_SLACK_MICROS, MAX_POSITION, NEVER, HistoryRow, Moment
 from penstock.model.queue import Queue
 from penstock.rules.events import make_act_entry, make_candidate, make_history_entry
 from penstock.rules.filter_match import matches
@@ -22,10 +22,7 @@ MAX_WORK_S = 0.5
 # Positions of history and audit entries that are read at once.
 WINDOW_SIZE = 500
 ACTS = 100
-# Rows may commit in another order than their times.
-SLACK: Moment = 600 * 1_000_000
 LOOK_BACK = 500
-FARTHEST = 2**62
 Visible = Callable[[AuditEntry], bool]
 
 
@@ -111,7 +108,7 @@ class BackwardReading:
         self.acts: list[ActivityEntry] = []
         self.scanned = 0
         self.width = WINDOW_SIZE
-        self.oldest = selection.query.since - SLACK
+        self.oldest = selection.query.since - CLOCK_SLACK_MICROS
         self.stop_at = time.monotonic() + MAX_WORK_S
 
     async def run(self, limit: int) -> ActivityPage:
@@ -216,7 +213,7 @@ class ForwardReading:
         return [act for act in fresh if self.selection.sees_act(act)]
 
 
-async def find_last(any_after: Callable[[int], Awaitable[bool]], high: int = FARTHEST) -> int:
+async def find_last(any_after: Callable[[int], Awaitable[bool]], high: int = MAX_POSITION) -> int:
     """Finds the last number that there is by halving, because no store keeps it."""
     low = -1
     while high - low > 1:

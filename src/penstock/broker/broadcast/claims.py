@@ -14,7 +14,7 @@ from penstock.store import Store
 INTERVAL_S = 60.0
 
 
-class ClaimNotes:
+class SubscriptionActivity:
     def __init__(self, store: Store, directory: QueueCache) -> None:
         self.store = store
         self.directory = directory

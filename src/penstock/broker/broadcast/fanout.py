@@ -25,7 +25,7 @@ from penstock.model.units import PARENT, Unit
 from penstock.rules.drafts import check_and_make_entry, make_entry
 from penstock.rules.filter_match import matches
 from penstock.rules.filter_parser import parse_filter
-from penstock.rules.lifecycle import clamp_priority
+from penstock.rules.priority import clamp_priority
 from penstock.store import StoreRecords
 
 QueueKey = tuple[str, str, str]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from penstock.broker.broadcast.fanout import decode_set, make_set_name, parse_subscription_filter
 from penstock.broker.messages import Admin
+from penstock.broker.queues import PURGEABLE
 from penstock.errors import Busy, Conflict, InvalidInput, InvalidState, NotFound
 from penstock.model.broadcast import (
     BROADCAST,
@@ -24,7 +25,7 @@ from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import MAX_DURATION_S, QueueSettings, change
 from penstock.model.store_types import Cursor
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.filter_match import list_fields
 from penstock.rules.validation import check_name, check_number, clip
 
@@ -40,7 +41,6 @@ OWN_SETTINGS = frozenset({
 })  # fmt: skip
 MIN_TTL_S = 60.0
 PURGE_BATCH = 1_000
-PLACES = ("ready", "scheduled", "dead")
 encode = msgspec.json.Encoder().encode
 
 
@@ -223,7 +223,7 @@ class Broadcasts:
             return 0
         await self.store.change_queue(child.id, state=QueueState.DRAINING)
         cancelled = 0
-        while count := await self.store.purge(child.id, PLACES, PURGE_BATCH):
+        while count := await self.store.purge(child.id, PURGEABLE, PURGE_BATCH):
             cancelled += count
         await self.store.delete_queue(child.id)
         self.directory.forget()

@@ -22,7 +22,7 @@ from penstock.model.bulk import BulkAction, BulkActor, BulkRequest, BulkState, B
 from penstock.model.changes import Change, Item
 from penstock.model.documents import Document, acting
 from penstock.model.message import Moment
-from penstock.retry import BULK_SAVE_ATTEMPTS
+from penstock.retry_policies import BULK_SAVE_ATTEMPTS
 from penstock.rules import validation
 from penstock.rules.access import Right
 from penstock.rules.bulk import add_skips, check_request

@@ -45,9 +45,9 @@ from penstock.rules.masking import check_move
 from penstock.store import Store
 
 ACTION, ACTIVE, OUTCOME = "bulk", "bulk_active", "bulk_outcome"
-KEPT_FOR: Moment = 30 * 86_400_000_000
+KEPT_FOR_MICROS: Moment = 30 * 86_400_000_000
 # How long another process waits before it takes over an action, beside the pauses by its rate.
-OWNED_FOR: Moment = 10_000_000
+OWNED_FOR_MICROS: Moment = 10_000_000
 encode = msgspec.json.Encoder().encode
 decode_action = msgspec.json.Decoder(BulkAction).decode
 
@@ -61,7 +61,7 @@ class StoredAction(Struct, frozen=True):
 
 def make_document(action: BulkAction, version: int | None) -> Document:
     # Ended actions are kept for a while; active ones until they end.
-    until = {} if action.ended_at is None else {"expires_at": action.ended_at + KEPT_FOR}
+    until = {} if action.ended_at is None else {"expires_at": action.ended_at + KEPT_FOR_MICROS}
     name = make_name(action.tenant, action.id)
     return Document(kind=ACTION, name=name, body=encode(action), version=version, **until)
 
@@ -110,7 +110,7 @@ class BulkSteps:
 
     async def _step(self, stored: StoredAction, owner: str) -> StoredAction | None:
         now = await self.store.now()
-        until = now + OWNED_FOR + compute_pause(stored.action)
+        until = now + OWNED_FOR_MICROS + compute_pause(stored.action)
         action = replace(stored.action, owner=owner, owned_until=until, updated_at=now)
         try:
             if action.pass_over:

@@ -13,7 +13,7 @@ from penstock.broker.metrics.rows import (
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound
 from penstock.model.heads import DigestBounds
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import (
     HOUR_S,
     MINUTE_S,
@@ -30,7 +30,6 @@ from penstock.rules.metrics import Deltas, add_consumer, fold_metrics, time_rows
 from penstock.rules.validation import clip
 from penstock.store import Store
 
-SECOND = 1_000_000
 # Rows that are read beyond what the historian has counted.
 MAX_PENDING_ROWS = 2_000
 # Queues whose minutes are added up: those that worked last.
@@ -152,6 +151,6 @@ class MetricsReader:
                 consumer=key[1],
                 queue=queue.name,
                 scope=scope,
-                busy=row.busy / SECOND,
-                run_max=row.run_max / SECOND,
+                busy=row.busy / MICROS_PER_SECOND,
+                run_max=row.run_max / MICROS_PER_SECOND,
             )

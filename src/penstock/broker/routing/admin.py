@@ -33,7 +33,7 @@ from penstock.model.routing import (
     Trigger,
 )
 from penstock.model.store_types import Cursor, Query
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules.access import EVERYTHING, Right, Trust
 from penstock.rules.cel import get_engine
 from penstock.rules.globs import match_glob

@@ -18,7 +18,7 @@ from penstock.model.units import PARENT, Unit
 from penstock.rules.cel import get_engine
 from penstock.rules.drafts import check, check_and_make_entry, make_dedupe
 from penstock.rules.human_steps import make_step_entry
-from penstock.rules.lifecycle import clamp_priority
+from penstock.rules.priority import clamp_priority
 from penstock.rules.routing import MAX_SECONDS, Routing, RuleRouter
 from penstock.rules.rule_actions import RULE_ERROR, RuleOutput
 from penstock.rules.rule_book import CompiledRule

@@ -39,7 +39,7 @@ from penstock.broker.topology.plan import (
     refuse_foreign,
 )
 from penstock.errors import Forbidden, NotFound, PenstockError
-from penstock.model.message import Draft
+from penstock.model.message import TICKET_PLACES, Draft
 from penstock.model.queue import QueueState
 from penstock.model.topology import TOPOLOGY
 from penstock.rules.callbacks import check_url
@@ -50,7 +50,6 @@ Source: TypeAlias = bytes | str | Mapping[str, Any]
 # They give rights away: a webhook may receive links that decide.
 ACCESS_KINDS = ("role", "trust", "human_webhook")
 NEEDS_ACCESS = "declaring roles, trusts and human webhooks requires the right access"
-UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 
 def allow_draft(scope: str, draft: Draft) -> None:
@@ -154,7 +153,7 @@ class Topology:
         builder.save(
             TOPOLOGY, f"{self.tenant}/{file.name}", Ownership(tuple(sorted(owned)), stored.now)
         )
-        self._disown(target, owners, file.name, builder)
+        self._release_ownership(target, owners, file.name, builder)
         return TopologyPlan(file.name, (*steps, *gone), unchanged), builder
 
     async def _drop(
@@ -182,7 +181,7 @@ class Topology:
             steps.append(TopologyStep(step, *id))
         return steps
 
-    def _disown(
+    def _release_ownership(
         self,
         target: TargetTopology,
         owners: Mapping[ItemId, str],
@@ -273,7 +272,7 @@ def is_in_use(
     if item.kind not in ("queue", "subscription"):
         return False
     queue = stored.queues.get((item.scope, item.key))
-    busy = queue is not None and any(depths.get((queue.id, place)) for place in UNFINISHED)
+    busy = queue is not None and any(depths.get((queue.id, place)) for place in TICKET_PLACES)
     return busy or (item.scope, item.key) in kept
 
 

@@ -92,7 +92,7 @@ async def save_state(store: Store, webhook: HumanWebhook, state: HumanWebhookSta
     await store.save_documents([Document(kind=STATE, name=make_key(webhook), body=encode(state))])
 
 
-class Notices:
+class WebhookDeliveries:
     """The notifications of one receiver. The version lets only one server send each of them."""
 
     def __init__(self, store: Store, webhook: HumanWebhook) -> None:

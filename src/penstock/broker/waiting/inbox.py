@@ -20,7 +20,7 @@ from penstock.model.queue import HUMAN, Queue
 from penstock.model.search import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
 from penstock.model.waiting import HeldEnd
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
 from penstock.rules.human import Due, InboxStatistics, InboxStep, OpenStep, Person, summarise

@@ -43,7 +43,7 @@ from penstock.model.waiting import (
     Wait,
     WaitPlan,
 )
-from penstock.retry import SAVE_STEP
+from penstock.retry_policies import SAVE_STEP
 from penstock.rules import validation
 from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (

@@ -20,7 +20,7 @@ from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Moment, State
 from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
-from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
+from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import workflows
 from penstock.rules.validation import clip
 from penstock.store import Store

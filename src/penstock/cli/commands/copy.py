@@ -15,11 +15,11 @@ from penstock.broker.liveness import is_gone
 from penstock.cli.context import CommandContext, command, locate_store, make_audit_entry
 from penstock.cli.output import print_json, print_table
 from penstock.errors import InvalidInput, InvalidState, StoreUnusable
+from penstock.model.message import PLACE_STATES
 from penstock.store import Store
 
 group = click.Group()
-PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead",
-          "ended": "ended"}  # fmt: skip
+PLACE_NAMES = {**PLACE_STATES, "ended": "ended"}
 REPORT_INTERVAL_S = 2.0
 
 
@@ -114,7 +114,9 @@ def list_counts(plan: CopyPlan) -> list[tuple[str, dict[str, int]]]:
     """Return the counts of each queue that has messages, or that users created."""
     found = []
     for queue in plan.queues:
-        counts = {name: plan.counts.get((queue.id, place), 0) for place, name in PLACES.items()}
+        counts = {
+            name: plan.counts.get((queue.id, place), 0) for place, name in PLACE_NAMES.items()
+        }
         if any(counts.values()) or not queue.system:
             scope = queue.scope
             prefix = "" if scope.name == "default" else f"{scope.name}/"
@@ -124,7 +126,7 @@ def list_counts(plan: CopyPlan) -> list[tuple[str, dict[str, int]]]:
 
 def print_plan(plan: CopyPlan) -> None:
     rows = [(name, *counts.values()) for name, counts in list_counts(plan)]
-    print_table(("queue", *PLACES.values()), rows, "no queues")
+    print_table(("queue", *PLACE_NAMES.values()), rows, "no queues")
 
 
 def describe_plan(plan: CopyPlan) -> dict[str, Any]:

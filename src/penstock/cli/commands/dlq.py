@@ -28,7 +28,7 @@ from penstock.errors import InvalidState
 from penstock.model.bulk import BulkVerb
 from penstock.model.message import Moment, Record, State
 
-EVERYTHING = 10_000_000
+MAX_SELECTED = 10_000_000
 MAX_IDS_SHOWN = 5
 COLUMNS = ("id", "name", "queue", "type", "attempts", "age", "reason", "error")
 Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
@@ -54,7 +54,7 @@ def add_filter_options(call: Any) -> Any:
         click.option(
             "--limit",
             type=click.IntRange(min=1),
-            default=EVERYTHING,
+            default=MAX_SELECTED,
             help="Maximum number of messages.",
         ),
         click.option("--dry-run", is_flag=True, help="Only print what would be done."),
@@ -100,7 +100,7 @@ def find_matching(session: CommandContext, state: State, given: dict[str, Any]) 
     """List ids of matching messages, oldest first."""
 
     async def work(broker: Broker) -> list[Record]:
-        limit = given["limit"] if given["error"] is None else EVERYTHING
+        limit = given["limit"] if given["error"] is None else MAX_SELECTED
         filter = (state, given["queue"], given["type_"], limit)
         return await list_messages(broker, session.scope, *filter)
 
@@ -313,7 +313,7 @@ def refuse_mixed_selection(
     references: Sequence[str], body: str | None, given: dict[str, Any]
 ) -> None:
     others = [given[name] for name in ("everything", "queue", "type_", "error")]
-    if references or body is not None or any(others) or given["limit"] != EVERYTHING:
+    if references or body is not None or any(others) or given["limit"] != MAX_SELECTED:
         raise click.UsageError(
             "--filter selects all messages: give no ids, --body, --limit, --all or its filters."
         )

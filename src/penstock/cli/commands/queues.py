@@ -8,12 +8,13 @@ import click
 import msgspec
 
 from penstock.broker.local import Broker
-from penstock.cli.commands.status import PLACES, count_by_queue
+from penstock.cli.commands.status import count_by_queue
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.options import limit_option
 from penstock.cli.output import print_details, print_json
 from penstock.errors import InvalidInput
+from penstock.model.message import PLACE_STATES
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Pruned
@@ -114,11 +115,11 @@ def list_(session: CommandContext) -> None:
     """
     found = session.run(lambda broker: count_by_queue(broker, session.scope))
     session.print_table(
-        ("queue", "state", "ordering", "attempts", "lease", *PLACES.values()),
+        ("queue", "state", "ordering", "attempts", "lease", *PLACE_STATES.values()),
         [
             [each.name, each.serving_state.value, each.settings.ordering,
              each.settings.max_attempts, f"{each.settings.lease:g}s",
-             *(counts[name] for name in PLACES.values())]
+             *(counts[name] for name in PLACE_STATES.values())]
             for each, counts in found
         ],
         "no queues",

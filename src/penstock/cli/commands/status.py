@@ -10,12 +10,11 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json, print_table
-from penstock.model.message import Moment
+from penstock.model.message import PLACE_STATES, Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun
 from penstock.store import Store
 
-PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 ENDS = ("completed", "failed", "cancelled", "expired")
 # Counting stops here, so that status stays fast.
 MAX_ENDED_COUNTED = 10_000
@@ -42,7 +41,7 @@ group = click.Group()
 async def count_by_queue(broker: BrokerInterface, scope: str) -> list[tuple[Queue, dict[str, int]]]:
     """Count the messages of each queue by state."""
     depths = await broker.depths(MAX_ENDED_COUNTED)
-    names = {**PLACES, **{state: state for state in ENDS}}
+    names = {**PLACE_STATES, **{state: state for state in ENDS}}
     return [
         (queue, {name: depths.get((queue.id, place), 0) for place, name in names.items()})
         for queue in await broker.admin.queues(scope=scope)
@@ -102,7 +101,7 @@ def status(session: CommandContext) -> None:
 
 def print_counts(queues: Sequence[dict[str, Any]], truncated: bool = False) -> None:
     """Print counts. The columns failed, cancelled and expired appear if they are not empty."""
-    columns = ["queue", "state", *PLACES.values(), *ENDS]
+    columns = ["queue", "state", *PLACE_STATES.values(), *ENDS]
     rows = [[make_cell(row, name, truncated) for name in columns] for row in queues]
     print_table(columns, rows, "no queues")
 

@@ -111,7 +111,7 @@ class Authenticator:
         self.tenants: set[str] = set()
         self.tries = RateLimiter(clock)
         self.suspects = asyncio.Semaphore(MAX_SUSPECT_LOOKUPS)
-        self.paces = RateLimiter(clock)
+        self.rate_limiter = RateLimiter(clock)
 
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
         token = read_credential(scope)
@@ -122,7 +122,7 @@ class Authenticator:
             check_csrf_token(make_csrf_token(await self.sessions(), token), scope)
         caller = await self.recognise(scope)
         rate = caller.rate or self.believed.rate
-        if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
+        if rate and not self.rate_limiter.take(caller.holder, rate, max(1.0, 2 * rate)):
             raise RateLimited(f"rate limit of {rate:g} requests per second exceeded")
         return caller
 

@@ -29,7 +29,7 @@ VERBS = {"subscriptions": "subscribe", "artifacts": "complete"}
 OWNER = "default"
 
 
-class Extent(StrEnum):
+class RightScope(StrEnum):
     """The range that the right of a route must cover."""
 
     # One queue, which the route checks. Lists show what the caller may see.
@@ -43,14 +43,14 @@ class Extent(StrEnum):
 
 
 # Enum members are slow to look up on their class, and most operations have this extent.
-QUEUE = Extent.QUEUE
+QUEUE = RightScope.QUEUE
 
 
 class Requirement(Struct, frozen=True):
     """The right a route requires. Without one, it admits any caller."""
 
     right: Right | None
-    extent: Extent = Extent.QUEUE
+    extent: RightScope = RightScope.QUEUE
 
 
 class Principal:
@@ -95,9 +95,9 @@ class Principal:
         self.access.check_some(required.right)
         if required.extent is QUEUE:
             return
-        if required.extent is Extent.STORE and self.tenant != OWNER:
+        if required.extent is RightScope.STORE and self.tenant != OWNER:
             raise Forbidden(f"only callers of tenant {OWNER!r} may do this")
-        if required.extent in (Extent.TENANT, Extent.STORE):
+        if required.extent in (RightScope.TENANT, RightScope.STORE):
             self.access.check(required.right, EVERY)
 
     def check_verb(self, path: str) -> None:

@@ -68,7 +68,7 @@ class ChangeStream(Response):
             asyncio.ensure_future(self.send_all(send)),
             asyncio.ensure_future(wait_for_disconnect(receive)),
         }
-        if self.call.service.gate.asks:
+        if self.call.service.authenticator.asks:
             tasks.add(asyncio.ensure_future(watch_rights(self.call)))
         self.figures.streams += 1
         try:

@@ -11,7 +11,7 @@ from penstock.http.dashboard.series import BUCKETS, QueueSeries, Sample, find_bu
 from penstock.http.events.hub import do_nothing
 from penstock.http.events.tail import find_newest
 from penstock.http.metrics.queue_stats import QueueCounts, QueueSnapshot
-from penstock.model.message import HistoryRow
+from penstock.model.message import TICKET_PLACES, HistoryRow
 from penstock.runner import UNTIL_WOKEN
 from penstock.store import Store
 
@@ -21,7 +21,6 @@ MAX_PAGES = 8
 # Figures are dropped when no page has asked for them for this long.
 IDLE_TIMEOUT_S = 60.0
 WORKERS_INTERVAL_S = 2.0
-UNFINISHED = ("ready", "scheduled", "lease", "dead")
 QUEUES_TOPIC, WORKERS_TOPIC = "queues", "workers"
 
 
@@ -145,7 +144,7 @@ class LiveFigures:
             self.seeded.fill(series, queue_id, snapshot)
         series.count(count_unfinished(snapshot, queue_id), snapshot.at)
         if self.counted is not None:
-            series.bridge(find_bucket(self.counted.at), bucket)
+            series.fill_gaps(find_bucket(self.counted.at), bucket)
         ready, claimed = depths.get((queue_id, "ready"), 0), depths.get((queue_id, "lease"), 0)
         if queue_id in snapshot.keyed:
             series.keyed_in = bucket
@@ -184,4 +183,4 @@ class LiveFigures:
 
 
 def count_unfinished(snapshot: QueueSnapshot, queue_id: int) -> int:
-    return sum(snapshot.depths.get((queue_id, place), 0) for place in UNFINISHED)
+    return sum(snapshot.depths.get((queue_id, place), 0) for place in TICKET_PLACES)

@@ -6,7 +6,6 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
-from penstock.http.dashboard.live_figures import UNFINISHED
 from penstock.http.dashboard.series import (
     BUCKET_S,
     BUCKETS,
@@ -16,7 +15,7 @@ from penstock.http.dashboard.series import (
     sum_series,
 )
 from penstock.http.metrics.queue_stats import QueueSnapshot
-from penstock.model.message import MICROS_PER_SECOND, Moment
+from penstock.model.message import MICROS_PER_SECOND, TICKET_PLACES, Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import WorkerInfo
 from penstock.rules.attention import QueueFacts, find_attention
@@ -56,7 +55,7 @@ def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Ove
     shown = nsmallest(
         limit,
         wanted,
-        key=lambda queue: (queue.name != contains, -weigh(inputs, queue), queue.name),
+        key=lambda queue: (queue.name != contains, -rank_by_load(inputs, queue), queue.name),
     )
     return Overview(
         now=to_datetime(inputs.now),
@@ -68,9 +67,9 @@ def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Ove
     )
 
 
-def weigh(inputs: OverviewInputs, queue: Queue) -> int:
+def rank_by_load(inputs: OverviewInputs, queue: Queue) -> int:
     """Says how much a queue has to show."""
-    unfinished = sum(inputs.count(queue, place) for place in UNFINISHED)
+    unfinished = sum(inputs.count(queue, place) for place in TICKET_PLACES)
     series = inputs.series.get(queue.id)
     return unfinished if series is None else unfinished + series.count_ends(inputs.last)
 

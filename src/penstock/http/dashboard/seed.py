@@ -9,15 +9,13 @@ from penstock.http.dashboard.series import BUCKET_MICROS, BUCKETS, QueueSeries, 
 from penstock.http.events.tail import find_newest
 from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.model.heads import HeadFeed
-from penstock.model.message import HistoryRow, Moment
+from penstock.model.message import MAX_POSITION, HistoryRow, Moment
 from penstock.model.store_types import Cursor
 from penstock.rules.metrics import Timing, time_rows
 from penstock.store import Store
 
 MAX_SEED_ROWS = 20_000
 SEED_PAGE_SIZE = 2_000
-# Beyond every id and position.
-FARTHEST = 2**62
 
 
 class Seed(Struct):
@@ -98,7 +96,7 @@ async def read_seed(store: Store) -> Seed:
     begin = first * BUCKET_MICROS
 
     async def is_old_message(id: int) -> bool:
-        page = await store.heads(Cursor(message=id, history=FARTHEST), 1)
+        page = await store.heads(Cursor(message=id, history=MAX_POSITION), 1)
         return bool(page.messages) and page.messages[0].created_at < begin
 
     async def is_old_row(position: int) -> bool:

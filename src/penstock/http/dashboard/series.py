@@ -84,7 +84,7 @@ class QueueSeries:
             self.published[bucket] += reached - given
             given = reached
 
-    def bridge(self, counted: int, bucket: int) -> None:
+    def fill_gaps(self, counted: int, bucket: int) -> None:
         """Fills the buckets between two counts: a busy server may count more than 5 s apart."""
         sample = self.samples.get(counted)
         if sample is not None:

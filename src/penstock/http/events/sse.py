@@ -46,7 +46,7 @@ async def catch_up(
 ) -> AsyncIterator[bytes]:
     reader = HistoryReader(service.store, service.directory, service.hub, missed)
     while not listener.closed:
-        async with service.follower.turns:
+        async with service.history_tail.turns:
             events = await reader.read()
         if not events:
             return
@@ -58,7 +58,7 @@ async def watch_rights(call: RequestContext) -> None:
     while call.right is None or call.right in call.caller.access.rights:
         await asyncio.sleep(RIGHTS_INTERVAL_S)
         try:
-            call.caller = await call.service.gate.recognise(call.asgi_scope)
+            call.caller = await call.service.authenticator.recognise(call.asgi_scope)
         except (StoreError, IdentityUnavailable):
             # The rights cannot be checked now.
             continue
@@ -87,7 +87,7 @@ class EventStream(Response):
         sending = asyncio.ensure_future(self.send_all(send))
         leaving = asyncio.ensure_future(wait_for_disconnect(receive))
         tasks: set[asyncio.Future[None]] = {sending, leaving, self.listener.lost}
-        if self.service.gate.asks:
+        if self.service.authenticator.asks:
             tasks.add(asyncio.ensure_future(watch_rights(self.call)))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

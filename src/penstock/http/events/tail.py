@@ -20,7 +20,7 @@ from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.wait_tail import WaitTail
 from penstock.model.human import HumanSpec
 from penstock.model.live_events import Audience
-from penstock.model.message import HistoryRow, Moment, StoredMessage
+from penstock.model.message import MAX_POSITION, HistoryRow, Moment, StoredMessage
 from penstock.model.queue import HUMAN, Queue
 from penstock.model.store_types import Cursor
 from penstock.outage import Outages
@@ -31,7 +31,6 @@ from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
 PAGE_SIZE = 500
-FARTHEST = 2**62
 # A missing row may belong to an open transaction, or was rolled back and never appears.
 MISSING_ROW_TIMEOUT_MICROS = 600_000_000
 MAX_MISSING_ROWS = 10_000
@@ -90,7 +89,9 @@ class HistoryReader:
         All have the same cursor, because their order is not that of the marks.
         """
         self.cursor = str(self.mark)
-        feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
+        feed = await self.store.feed(
+            Cursor(message=self.mark.message, history=MAX_POSITION), PAGE_SIZE
+        )
         rows = await self.read_rows()
         events = [await self.make_published_event(message) for message in feed.messages]
         await self.hub.learn(self.store, [row.id for row in rows])
@@ -188,7 +189,7 @@ async def find_newest(store: Store) -> ResumePoint:
     """Finds the end of the feed by bisection, because no store keeps it."""
 
     async def messages_after(number: int) -> bool:
-        return bool((await store.feed(Cursor(message=number, history=FARTHEST), 1)).messages)
+        return bool((await store.feed(Cursor(message=number, history=MAX_POSITION), 1)).messages)
 
     async def history_after(number: int) -> bool:
         return bool(await store.recent(number, 1))

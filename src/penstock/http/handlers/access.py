@@ -9,7 +9,7 @@ from msgspec import Meta
 from penstock.broker.audit import AuditLog, AuditQuery
 from penstock.broker.credentials import Credentials
 from penstock.errors import Forbidden
-from penstock.http.auth.principal import OWNER, Extent
+from penstock.http.auth.principal import OWNER, RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.message import MICROS_PER_SECOND, NEVER
@@ -100,7 +100,7 @@ def list_given_rights(grant: Grant) -> list[Right]:
 
 @access.add(
     "POST", "/v1/keys", "Create an API key", KeyView, takes=NewKey, status=201,
-    right=Right.ACCESS, extent=Extent.SCOPE,
+    right=Right.ACCESS, extent=RightScope.SCOPE,
     example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
 async def create_key(call: RequestContext, new: NewKey) -> KeyView:
@@ -149,7 +149,7 @@ async def list_keys(
 
 @access.add(
     "POST", "/v1/keys/{id}/rotate", "Rotate an API key", KeyView, takes=Rotate,
-    right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
+    right=Right.ACCESS, extent=RightScope.SCOPE, example={"grace": 3600},
 )  # fmt: skip
 async def rotate_key(call: RequestContext, id: KeyId, how: Rotate) -> KeyView:
     made = get_credentials(call)
@@ -161,7 +161,12 @@ async def rotate_key(call: RequestContext, id: KeyId, how: Rotate) -> KeyView:
 
 
 @access.add(
-    "DELETE", "/v1/keys/{id}", "Revoke an API key", KeyView, right=Right.ACCESS, extent=Extent.SCOPE
+    "DELETE",
+    "/v1/keys/{id}",
+    "Revoke an API key",
+    KeyView,
+    right=Right.ACCESS,
+    extent=RightScope.SCOPE,
 )
 async def revoke_key(call: RequestContext, id: KeyId) -> KeyView:
     made = get_credentials(call)
@@ -180,7 +185,7 @@ async def list_roles(call: RequestContext) -> Roles:
 
 @access.add(
     "PUT", "/v1/roles/{name}", "Create or update a role", RoleView, takes=NewRole,
-    right=Right.ACCESS, extent=Extent.TENANT,
+    right=Right.ACCESS, extent=RightScope.TENANT,
     example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
 async def save_role(call: RequestContext, name: Name, new: NewRole) -> RoleView:
@@ -191,7 +196,7 @@ async def save_role(call: RequestContext, name: Name, new: NewRole) -> RoleView:
 
 @access.add(
     "DELETE", "/v1/roles/{name}", "Delete a role", None, status=204, right=Right.ACCESS,
-    extent=Extent.TENANT,
+    extent=RightScope.TENANT,
 )  # fmt: skip
 async def delete_role(call: RequestContext, name: Name) -> None:
     await get_credentials(call).delete_role(call.caller.tenant, name)
@@ -206,7 +211,8 @@ async def list_trusts(call: RequestContext) -> Trusts:
 
 @access.add(
     "PUT", "/v1/trusts/{name}/{trusted}", "Create or update a trust", TrustView,
-    takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
+    takes=NewRole, right=Right.ACCESS, extent=RightScope.SCOPE,
+    example={"grants": ["publish:inbox"]},
 )  # fmt: skip
 async def save_trust(call: RequestContext, name: Name, trusted: Name, new: NewRole) -> TrustView:
     """Grants callers of scope `trusted` access to scope `name`."""
@@ -219,7 +225,7 @@ async def save_trust(call: RequestContext, name: Name, trusted: Name, new: NewRo
 
 @access.add(
     "DELETE", "/v1/trusts/{name}/{trusted}", "Delete a trust", None, status=204,
-    right=Right.ACCESS, extent=Extent.SCOPE,
+    right=Right.ACCESS, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def delete_trust(call: RequestContext, name: Name, trusted: Name) -> None:
     check_scope(call, name)
@@ -266,7 +272,7 @@ async def list_audit_entries(
 
 @access.add(
     "GET", "/v1/audit/verify", "Verify the audit log", AuditReportView,
-    right=Right.ACCESS, extent=Extent.STORE,
+    right=Right.ACCESS, extent=RightScope.STORE,
 )  # fmt: skip
 async def verify_audit(call: RequestContext, known: SealText | None = None) -> AuditReportView:
     """Compares every entry with the hash chain. `known` is a seal that was kept elsewhere."""
@@ -276,7 +282,7 @@ async def verify_audit(call: RequestContext, known: SealText | None = None) -> A
 
 @access.add(
     "GET", "/v1/audit/seal", "Get the last seal of the audit log", SealView,
-    right=Right.ACCESS, extent=Extent.STORE,
+    right=Right.ACCESS, extent=RightScope.STORE,
 )  # fmt: skip
 async def get_audit_seal(call: RequestContext) -> SealView:
     """Keep it outside the store, to verify the log against it later."""

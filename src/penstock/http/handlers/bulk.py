@@ -32,7 +32,7 @@ PAGE_SIZE = 200
 MAX_RESPONSE_TIME_S = 20.0
 MAX_ERRORS = 100
 NDJSON = "application/x-ndjson"
-UNFINISHED = frozenset({State.SCHEDULED, State.READY, State.CLAIMED})
+WAITING_AND_CLAIMED = frozenset({State.SCHEDULED, State.READY, State.CLAIMED})
 # An exported message has fields that a publisher cannot set; imports skip them.
 KNOWN_FIELDS = {*PublishRequest.__struct_fields__, *MessageView.__struct_fields__}
 encode = msgspec.json.Encoder().encode
@@ -131,14 +131,14 @@ async def import_messages(
     not run again; `state` takes others. Other fields that only an export has (id, timeline) are
     ignored. Each line succeeds or fails on its own."""
     await call.admin.queue(queue, scope=call.scope)
-    made = Importing(call, queue, frozenset(state) or UNFINISHED)
+    made = Importer(call, queue, frozenset(state) or WAITING_AND_CLAIMED)
     async for line in call.lines():
         await made.add(line)
     await made.publish()
     return Imported(made.published, made.refused, made.errors, made.skipped)
 
 
-class Importing:
+class Importer:
     def __init__(self, call: RequestContext, queue: str, states: frozenset[State]) -> None:
         self.call = call
         self.queue = queue

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.broker.bulk.actions import Bulk
-from penstock.http.auth.principal import OPERATOR, Extent, Principal
+from penstock.http.auth.principal import OPERATOR, Principal, RightScope
 from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell
 from penstock.http.operations import OperationTable
@@ -85,19 +85,19 @@ async def list_bulks(
 
 
 @bulk_actions.add("GET", "/v1/bulk/{id}", "Get a bulk action", BulkView,
-                  extent=Extent.SCOPE)  # fmt: skip
+                  extent=RightScope.SCOPE)  # fmt: skip
 async def get_bulk_action(call: RequestContext, id: BulkId) -> BulkView:
     return make_bulk_view(await get_bulk(call).get(int(id)))
 
 
 @bulk_actions.add("POST", "/v1/bulk/{id}/pause", "Pause a bulk action", BulkView,
-                  extent=Extent.SCOPE)  # fmt: skip
+                  extent=RightScope.SCOPE)  # fmt: skip
 async def pause_bulk(call: RequestContext, id: BulkId) -> BulkView:
     return answer(call, await get_bulk(call).pause(int(id)))
 
 
 @bulk_actions.add("POST", "/v1/bulk/{id}/resume", "Resume a bulk action", BulkView,
-                  extent=Extent.SCOPE)  # fmt: skip
+                  extent=RightScope.SCOPE)  # fmt: skip
 async def resume_bulk(call: RequestContext, id: BulkId) -> BulkView:
     """The action continues with the rights of the caller that resumes it."""
     action = await get_bulk(call).resume(int(id))
@@ -106,7 +106,7 @@ async def resume_bulk(call: RequestContext, id: BulkId) -> BulkView:
 
 
 @bulk_actions.add("POST", "/v1/bulk/{id}/abort", "Abort a bulk action", BulkView,
-                  extent=Extent.SCOPE)  # fmt: skip
+                  extent=RightScope.SCOPE)  # fmt: skip
 async def abort_bulk(call: RequestContext, id: BulkId) -> BulkView:
     """Changes that were made are kept."""
     return answer(call, await get_bulk(call).abort(int(id)))

@@ -37,7 +37,7 @@ async def claim_waiting(call: RequestContext, sent: ClaimRequest) -> Deliveries:
 
 async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliveries:
     wish, began = await make_claim_key(call, sent), time.monotonic()
-    waiter = call.service.parking.join(
+    waiter = call.service.long_poller.join(
         call.broker, wish, sent.consumer or call.caller.subject, sent.limit, sent.wait
     )
     call.responder.watch(waiter.give_up)
@@ -68,7 +68,7 @@ async def check_again(
 ) -> None:
     """Releases the messages if the caller lost rights while the claim waited."""
     try:
-        call.caller = await call.service.gate.recognise(call.asgi_scope)
+        call.caller = await call.service.authenticator.recognise(call.asgi_scope)
         if lost_rights(wish, await make_claim_key(call, sent), taken):
             raise Forbidden("permissions changed while the claim waited; claim again")
     except PenstockError:

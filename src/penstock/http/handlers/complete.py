@@ -14,7 +14,7 @@ from penstock.artifacts.upload import Upload
 from penstock.broker.artifacts import Artifacts
 from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreError
 from penstock.http.context import RequestContext
-from penstock.http.handlers.settle import Settling
+from penstock.http.handlers.settle import SettleHandler
 from penstock.http.lock_tokens import HeldLock
 from penstock.model.queue import Queue
 from penstock.model.store_types import Lock
@@ -39,7 +39,7 @@ class AttachResult(Struct, frozen=True):
     names: Sequence[str] = ()
 
 
-class SettlingWithFiles(Settling[Ending]):
+class SettleWithArtifacts(SettleHandler[Ending]):
     async def settle(self, call: RequestContext, lock: HeldLock, sent: Ending) -> Settled:
         if not sent.artifacts:
             await check_result(call, lock, sent)

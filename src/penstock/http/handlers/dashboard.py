@@ -11,7 +11,7 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.views import SavedView, SavedViews
 from penstock.errors import Unauthenticated
 from penstock.http.auth.authenticate import SessionProof
-from penstock.http.auth.principal import OWNER, Extent, Principal
+from penstock.http.auth.principal import OWNER, Principal, RightScope
 from penstock.http.auth.request_credential import SESSION_COOKIE
 from penstock.http.auth.tickets import SESSION_LIFETIME_S
 from penstock.http.context import RequestContext
@@ -20,7 +20,7 @@ from penstock.http.dashboard.change_stream import ChangeStream
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview
 from penstock.http.handlers.metrics import read_metrics
-from penstock.http.handlers.system import own_queues, own_workers
+from penstock.http.handlers.system import list_own_queues, list_own_workers
 from penstock.http.metrics.queue_stats import QueueSnapshot
 from penstock.http.operations import OperationTable
 from penstock.model.message import MICROS_PER_SECOND, Moment
@@ -95,10 +95,10 @@ async def get_asset(call: RequestContext, name: FileName) -> Response:
                public=True)  # fmt: skip
 async def get_session(call: RequestContext) -> SessionView:
     """Answers callers without valid credentials with `signed_in` false."""
-    gate = call.service.gate
+    authenticator = call.service.authenticator
     try:
-        caller = await gate.recognise(call.asgi_scope)
-        return make_session_view(call, caller, await gate.sign_session(call.asgi_scope))
+        caller = await authenticator.recognise(call.asgi_scope)
+        return make_session_view(call, caller, await authenticator.sign_session(call.asgi_scope))
     except Unauthenticated as error:
         has_cookie = SESSION_COOKIE in (call.get_header(b"cookie") or "")
         return SessionView(True, False, str(error) if has_cookie else "")
@@ -109,8 +109,8 @@ async def get_session(call: RequestContext) -> SessionView:
 async def sign_in(call: RequestContext, given: SignIn) -> Response:
     """Sets a session cookie for 12 hours. It has the rights of the key as they are, and ends with
     the key."""
-    proof = await call.service.gate.sign_in(given.key.strip(), call.asgi_scope)
-    view = SessionView(call.service.gate.asks, True, csrf=proof.csrf if proof else None)
+    proof = await call.service.authenticator.sign_in(given.key.strip(), call.asgi_scope)
+    view = SessionView(call.service.authenticator.asks, True, csrf=proof.csrf if proof else None)
     response = Response(encode_view(view), media_type="application/json")
     if proof is not None:
         set_cookie(call, response, proof.token, SESSION_LIFETIME_S)
@@ -144,7 +144,7 @@ def make_session_view(
 ) -> SessionView:
     able = call.service.store.capabilities
     return SessionView(
-        call.service.gate.asks,
+        call.service.authenticator.asks,
         True,
         subject=caller.subject,
         tenant=caller.tenant,
@@ -194,8 +194,8 @@ async def read_overview(
 ) -> OverviewInputs:
     return OverviewInputs(
         now,
-        await own_queues(call),
-        [row for row in await own_workers(call) if not is_gone(row, now)],
+        await list_own_queues(call),
+        [row for row in await list_own_workers(call) if not is_gone(row, now)],
         snapshot,
         call.service.figures.series,
         list_failing_agents(call),
@@ -207,7 +207,7 @@ async def read_overview(
                scoped=True)  # fmt: skip
 async def get_overview_hour(call: RequestContext) -> OverviewHour:
     """Adds up the minutes of the 200 queues that worked last."""
-    points = await call.service.last_hour.get(read_metrics(call), await own_queues(call))
+    points = await call.service.last_hour.get(read_metrics(call), await list_own_queues(call))
     return make_hour_view(await call.service.store.now(), points)
 
 
@@ -232,7 +232,7 @@ async def stream_changes(call: RequestContext) -> ChangeStream:
 views = OperationTable("views")
 
 
-@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=Extent.SCOPE)
+@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=RightScope.SCOPE)
 async def list_views(call: RequestContext) -> SavedViewViews:
     """Lists filters that were saved for everyone who may read the scope."""
     found = await get_views(call, Right.READ).list(scope=call.scope)
@@ -240,14 +240,14 @@ async def list_views(call: RequestContext) -> SavedViewViews:
 
 
 @views.add("PUT", "/v1/views/{name}", "Save a view", SavedViewView, takes=NewView,
-           extent=Extent.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
+           extent=RightScope.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
 async def save_view(call: RequestContext, name: Name, new: NewView) -> SavedViewView:
     """Creates a view or replaces the one of that name."""
     view = SavedView(name, new.filter, call.caller.subject)
     return make_view(await get_views(call, Right.MANAGE).save(view, scope=call.scope))
 
 
-@views.add("DELETE", "/v1/views/{name}", "Delete a view", None, status=204, extent=Extent.SCOPE)
+@views.add("DELETE", "/v1/views/{name}", "Delete a view", None, status=204, extent=RightScope.SCOPE)
 async def delete_view(call: RequestContext, name: Name) -> None:
     await get_views(call, Right.MANAGE).delete(name, scope=call.scope)
 

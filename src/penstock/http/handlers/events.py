@@ -58,7 +58,7 @@ async def stream_events(
     wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node, sees=sees)
     call.service.event_streams.take(call.caller)
     try:
-        listener = await call.service.follower.listen(wanted)
+        listener = await call.service.history_tail.listen(wanted)
     except BaseException:
         call.service.event_streams.release(call.caller)
         raise
@@ -95,5 +95,5 @@ def parse_last_event_id(text: str | None) -> ResumePoint | None:
 async def create_ticket(call: RequestContext) -> TicketView:
     """The ticket opens event streams with the rights of the caller, for a minute. A stream that has
     begun continues while the caller's key or token is valid."""
-    ticket, expires_at = await call.service.gate.issue_ticket(call.asgi_scope)
+    ticket, expires_at = await call.service.authenticator.issue_ticket(call.asgi_scope)
     return TicketView(ticket, to_datetime(expires_at))

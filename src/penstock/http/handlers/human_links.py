@@ -17,7 +17,7 @@ from penstock.errors import (
     NotFound,
     PenstockError,
 )
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext
 from penstock.http.human_page import HEADERS, render_decision, render_form, render_note
 from penstock.http.operations import OperationTable
@@ -38,7 +38,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @human_links.add(
     "POST", "/v1/inbox/{id}/links", "Create a link to decide a human step", LinkView,
-    takes=LinkRequest, status=201, right=Right.ACCESS, extent=Extent.SCOPE,
+    takes=LinkRequest, status=201, right=Right.ACCESS, extent=RightScope.SCOPE,
     example={"person": "ann@example.org"},
 )  # fmt: skip
 async def make_human_link(call: RequestContext, id: Id, sent: LinkRequest) -> LinkView:

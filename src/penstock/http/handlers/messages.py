@@ -230,7 +230,7 @@ async def wait_for_end(call: RequestContext, reference: str, wait: float) -> Rec
     happened = hub.expect(id)
     until = asyncio.get_running_loop().time() + wait
     try:
-        await call.service.follower.start()
+        await call.service.history_tail.start()
         while not has_ended(record) and (left := until - asyncio.get_running_loop().time()) > 0:
             await wait_for_event(happened, min(left, POLL_INTERVAL_S))
             record = await get_last(call, record.message.id)

@@ -8,7 +8,7 @@ from msgspec import Meta, Raw
 from penstock.broker.alerts import Alerts
 from penstock.broker.anomalies import Anomalies, AnomalyQuery
 from penstock.broker.metrics.queries import MetricsReader
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext
 from penstock.http.handlers.rules import get_rules
 from penstock.http.lake_jobs import LakeJob
@@ -132,7 +132,7 @@ async def read_times(
 
 @metrics.add(
     "GET", "/v1/pipeline/{kind}", "Get pipeline results", PipelineResults,
-    extent=Extent.STORE, scoped=False,
+    extent=RightScope.STORE, scoped=False,
 )  # fmt: skip
 async def list_pipeline_results(
     call: RequestContext, kind: ResultKind, limit: PageLimit = 100, cursor: Cursor | None = None
@@ -147,7 +147,7 @@ async def list_pipeline_results(
     return PipelineResults({each.name.removeprefix(LAKE): Raw(each.body) for each in found}, last)
 
 
-@metrics.add("GET", "/v1/lake", "Get the jobs of the lake", LakeView, extent=Extent.STORE,
+@metrics.add("GET", "/v1/lake", "Get the jobs of the lake", LakeView, extent=RightScope.STORE,
              scoped=False)  # fmt: skip
 async def get_lake(call: RequestContext) -> LakeView:
     """Says whether this server can run the pipeline, and shows the last jobs of this process."""
@@ -157,14 +157,14 @@ async def get_lake(call: RequestContext) -> LakeView:
 
 
 @metrics.add("POST", "/v1/lake/run", "Run the pipeline", LakeJobView, status=202,
-             right=Right.MANAGE, extent=Extent.STORE, scoped=False)  # fmt: skip
+             right=Right.MANAGE, extent=RightScope.STORE, scoped=False)  # fmt: skip
 async def run_pipeline(call: RequestContext) -> LakeJobView:
     """Starts `penstock pipeline run` on this server, unless it runs already."""
     return make_lake_job_view(call.service.lake_jobs.run_pipeline(call.caller.subject))
 
 
 @metrics.add("POST", "/v1/lake/backtest", "Backtest a routing rule", LakeJobView, status=202,
-             takes=NewBacktest, right=Right.MANAGE, extent=Extent.STORE,
+             takes=NewBacktest, right=Right.MANAGE, extent=RightScope.STORE,
              example={"rule": {"queue": "mail", "when": "message.priority > 5",
                                "do": [{"route": "mail-vip"}]}, "since": "30d"})  # fmt: skip
 async def backtest_rule(call: RequestContext, new: NewBacktest) -> LakeJobView:
@@ -187,21 +187,23 @@ def make_lake_job_view(job: LakeJob) -> LakeJobView:
     )
 
 
-@alerts.add("GET", "/v1/alerts", "List alerts", AlertsView, right=Right.MANAGE, extent=Extent.SCOPE)
+@alerts.add(
+    "GET", "/v1/alerts", "List alerts", AlertsView, right=Right.MANAGE, extent=RightScope.SCOPE
+)
 async def list_alerts(call: RequestContext) -> AlertsView:
-    found = await own_alerts(call).list(scope=call.scope)
+    found = await make_alerts(call).list(scope=call.scope)
     return AlertsView([make_alert_view(each) for each in found])
 
 
 @alerts.add(
     "POST", "/v1/alerts", "Create an alert", AlertView, takes=NewAlert, status=201,
-    right=Right.MANAGE, extent=Extent.SCOPE,
+    right=Right.MANAGE, extent=RightScope.SCOPE,
     example={"name": "pager", "url": "https://example.org/hook", "severities": ["critical"]},
 )  # fmt: skip
 async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
     """Signed like callbacks, according to Standard Webhooks. The body has a `text` for chats."""
     call.service.limits.reach.refuse("url", new.url)
-    await own_alerts(call).add(
+    await make_alerts(call).add(
         new.name,
         new.url,
         kinds=new.kinds,
@@ -211,35 +213,40 @@ async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
         cooldown=new.cooldown,
         scope=call.scope,
     )
-    return make_alert_view(await own_alerts(call).get(new.name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(new.name, scope=call.scope))
 
 
 @alerts.add(
-    "GET", "/v1/alerts/{name}", "Get an alert", AlertView, right=Right.MANAGE, extent=Extent.SCOPE
+    "GET",
+    "/v1/alerts/{name}",
+    "Get an alert",
+    AlertView,
+    right=Right.MANAGE,
+    extent=RightScope.SCOPE,
 )
 async def get_alert(call: RequestContext, name: AlertName) -> AlertView:
-    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(name, scope=call.scope))
 
 
 @alerts.add(
     "DELETE", "/v1/alerts/{name}", "Delete an alert", None, status=204, right=Right.MANAGE,
-    extent=Extent.SCOPE,
+    extent=RightScope.SCOPE,
 )  # fmt: skip
 async def delete_alert(call: RequestContext, name: AlertName) -> None:
-    await own_alerts(call).delete(name, scope=call.scope)
+    await make_alerts(call).delete(name, scope=call.scope)
 
 
 @alerts.add(
     "POST", "/v1/alerts/{name}/test", "Send a test alert", AlertView, status=202,
-    right=Right.MANAGE, extent=Extent.SCOPE,
+    right=Right.MANAGE, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
     """Sends a test notice within seconds. Read the alert to see the outcome."""
-    await own_alerts(call).test(name, scope=call.scope)
+    await make_alerts(call).test(name, scope=call.scope)
     call.service.nudge_alerts()
-    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+    return make_alert_view(await make_alerts(call).get(name, scope=call.scope))
 
 
-def own_alerts(call: RequestContext) -> Alerts:
+def make_alerts(call: RequestContext) -> Alerts:
     call.check(Right.MANAGE, "*")
     return Alerts(call.service.store, call.caller.tenant)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.broker.scopes import ScopeAdmin, ScopeDetails
 from penstock.errors import InvalidInput, NotFound
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.handlers.publish import refuse_unfit
@@ -66,7 +66,7 @@ async def list_scopes(
 
 @scopes.add(
     "POST", "/v1/scopes", "Create a scope", ScopeState, takes=NewScope, status=201,
-    extent=Extent.SCOPE, example={"name": "orders"},
+    extent=RightScope.SCOPE, example={"name": "orders"},
 )  # fmt: skip
 async def create_scope(call: RequestContext, new: NewScope) -> ScopeState:
     call.act_in(new.name)
@@ -77,14 +77,14 @@ async def create_scope(call: RequestContext, new: NewScope) -> ScopeState:
     return make_scope_view(described)
 
 
-@scopes.add("GET", "/v1/scopes/{name}", "Get a scope", ScopeState, extent=Extent.SCOPE)
+@scopes.add("GET", "/v1/scopes/{name}", "Get a scope", ScopeState, extent=RightScope.SCOPE)
 async def get_scope(call: RequestContext, name: Name) -> ScopeState:
     return make_scope_view(await get_scopes(call).get(name))
 
 
 @scopes.add(
     "PUT", "/v1/scopes/{name}", "Create or update a scope", ScopeState, takes=DescribeScope,
-    extent=Extent.SCOPE, example={"display_name": "Orders"},
+    extent=RightScope.SCOPE, example={"display_name": "Orders"},
 )  # fmt: skip
 async def ensure_scope(call: RequestContext, name: Name, new: DescribeScope) -> ScopeState:
     """Creates the scope if it is missing. Repeating the request changes nothing."""
@@ -97,20 +97,22 @@ async def ensure_scope(call: RequestContext, name: Name, new: DescribeScope) -> 
 
 @scopes.add(
     "POST", "/v1/scopes/{name}/pause", "Pause a scope", ScopeState,
-    extent=Extent.SCOPE,
+    extent=RightScope.SCOPE,
 )  # fmt: skip
 async def pause_scope(call: RequestContext, name: Name) -> ScopeState:
     """Stops deliveries from all queues of the scope."""
     return await switch_scope(call, name, paused=True)
 
 
-@scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState, extent=Extent.SCOPE)
+@scopes.add(
+    "POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState, extent=RightScope.SCOPE
+)
 async def resume_scope(call: RequestContext, name: Name) -> ScopeState:
     return await switch_scope(call, name, paused=False)
 
 
 @scopes.add("POST", "/v1/scopes/{name}/archive", "Archive a scope", ScopeState,
-            extent=Extent.SCOPE)  # fmt: skip
+            extent=RightScope.SCOPE)  # fmt: skip
 async def archive_scope(call: RequestContext, name: Name) -> ScopeState:
     """Stops publishing to all queues of the scope, and deliveries from them."""
     call.act_in(name)
@@ -120,7 +122,7 @@ async def archive_scope(call: RequestContext, name: Name) -> ScopeState:
 
 
 @scopes.add("POST", "/v1/scopes/{name}/unarchive", "Unarchive a scope", ScopeState,
-            extent=Extent.SCOPE)  # fmt: skip
+            extent=RightScope.SCOPE)  # fmt: skip
 async def unarchive_scope(call: RequestContext, name: Name) -> ScopeState:
     call.act_in(name)
     unarchived = await get_scopes(call).unarchive(name)
@@ -265,7 +267,7 @@ def send_event(
     call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None
 ) -> None:
     """Publishes an event and wakes waiting claims."""
-    call.service.parking.wake()
+    call.service.long_poller.wake()
     event = Event(kind, datetime.now(UTC), scope, queue, state=state)
     call.service.hub.send((EncodedEvent(event, call.caller.tenant),))
 

@@ -1,7 +1,7 @@
 """Operations on routing rules."""
 
 from penstock.broker.routing.admin import RuleAdmin
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.queue import EVERY
@@ -43,7 +43,7 @@ def get_author_rules(call: RequestContext) -> RuleAdmin:
     return call.broker.limit_rules(call.caller.subject, allows)
 
 
-@rules.add("GET", "/v1/rules", "List routing rules", RuleViews, extent=Extent.SCOPE)
+@rules.add("GET", "/v1/rules", "List routing rules", RuleViews, extent=RightScope.SCOPE)
 async def list_rules(
     call: RequestContext, limit: PageLimit = 100, cursor: Cursor | None = None
 ) -> RuleViews:
@@ -53,7 +53,7 @@ async def list_rules(
 
 
 @rules.add("GET", "/v1/rules/coverage", "Get coverage of routing rules", RuleCoverages,
-           extent=Extent.SCOPE)  # fmt: skip
+           extent=RightScope.SCOPE)  # fmt: skip
 async def get_rule_coverage(call: RequestContext, last: Tried = 1_000) -> RuleCoverages:
     """Counts what each rule does with the last messages of the scope: matched, shadowed by an
     earlier rule, without the field that it reads, or with an error."""
@@ -61,20 +61,20 @@ async def get_rule_coverage(call: RequestContext, last: Tried = 1_000) -> RuleCo
 
 
 @rules.add("POST", "/v1/rules/test", "Try a routing rule", RuleTest, takes=RuleTrial,
-           extent=Extent.SCOPE, example={"rule": EXAMPLE, "last": 1_000})  # fmt: skip
+           extent=RightScope.SCOPE, example={"rule": EXAMPLE, "last": 1_000})  # fmt: skip
 async def test_rule(call: RequestContext, trial: RuleTrial) -> RuleTest:
     """Returns what the rule would have done with the last messages. Nothing is written."""
     rule = make_rule(trial.name, call.scope, trial.rule)
     return await get_rules(call, Right.MANAGE).test(rule, last=trial.last)
 
 
-@rules.add("GET", "/v1/rules/{name}", "Get a routing rule", RuleView, extent=Extent.SCOPE)
+@rules.add("GET", "/v1/rules/{name}", "Get a routing rule", RuleView, extent=RightScope.SCOPE)
 async def get_rule(call: RequestContext, name: Name) -> RuleView:
     return make_rule_view(await get_rules(call, Right.READ).get(name, scope=call.scope))
 
 
 @rules.add("GET", "/v1/rules/{name}/versions", "List versions of a routing rule", RuleViews,
-           extent=Extent.SCOPE)  # fmt: skip
+           extent=RightScope.SCOPE)  # fmt: skip
 async def list_rule_versions(call: RequestContext, name: Name) -> RuleViews:
     """Lists the last hundred versions, newest first."""
     found = await get_rules(call, Right.READ).versions(name, scope=call.scope)
@@ -82,7 +82,7 @@ async def list_rule_versions(call: RequestContext, name: Name) -> RuleViews:
 
 
 @rules.add("PUT", "/v1/rules/{name}", "Save a routing rule", RuleView, takes=NewRule,
-           extent=Extent.SCOPE, example=EXAMPLE)  # fmt: skip
+           extent=RightScope.SCOPE, example=EXAMPLE)  # fmt: skip
 async def save_rule(call: RequestContext, name: Name, new: NewRule) -> RuleView:
     """Saves the next version. The rule acts with the rights of the caller."""
     admin, rule = get_rules(call, Right.MANAGE), make_rule(name, call.scope, new)
@@ -93,14 +93,14 @@ async def save_rule(call: RequestContext, name: Name, new: NewRule) -> RuleView:
 
 
 @rules.add("POST", "/v1/rules/{name}/enable", "Enable a routing rule", RuleView,
-           extent=Extent.SCOPE)  # fmt: skip
+           extent=RightScope.SCOPE)  # fmt: skip
 async def enable_rule(call: RequestContext, name: Name) -> RuleView:
     """Also ends a suspension."""
     return make_rule_view(await get_rules(call, Right.MANAGE).enable(name, scope=call.scope))
 
 
 @rules.add("POST", "/v1/rules/{name}/disable", "Disable a routing rule", RuleView,
-           extent=Extent.SCOPE)  # fmt: skip
+           extent=RightScope.SCOPE)  # fmt: skip
 async def disable_rule(call: RequestContext, name: Name) -> RuleView:
     return make_rule_view(
         await get_rules(call, Right.MANAGE).enable(name, enabled=False, scope=call.scope)
@@ -108,6 +108,6 @@ async def disable_rule(call: RequestContext, name: Name) -> RuleView:
 
 
 @rules.add("DELETE", "/v1/rules/{name}", "Delete a routing rule", None, status=204,
-           extent=Extent.SCOPE)  # fmt: skip
+           extent=RightScope.SCOPE)  # fmt: skip
 async def delete_rule(call: RequestContext, name: Name) -> None:
     await get_rules(call, Right.MANAGE).delete(name, scope=call.scope)

@@ -3,7 +3,7 @@
 from operator import attrgetter
 
 from penstock.broker.schemas.registry import SchemaRegistry, SchemaReport
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.structs import copy_fields
@@ -32,7 +32,7 @@ def get_registry(call: RequestContext) -> SchemaRegistry:
     return SchemaRegistry(call.admin)
 
 
-@schemas.add("GET", "/v1/schemas", "List schemas", SchemaViews, extent=Extent.SCOPE)
+@schemas.add("GET", "/v1/schemas", "List schemas", SchemaViews, extent=RightScope.SCOPE)
 async def list_schemas(
     call: RequestContext, limit: PageLimit = 100, cursor: Cursor | None = None
 ) -> SchemaViews:
@@ -42,7 +42,7 @@ async def list_schemas(
     return SchemaViews([make_schema_view(each) for each in page], next_cursor)
 
 
-@schemas.add("GET", "/v1/schemas/{name}", "Get a schema", SchemaView, extent=Extent.SCOPE)
+@schemas.add("GET", "/v1/schemas/{name}", "Get a schema", SchemaView, extent=RightScope.SCOPE)
 async def get_schema(
     call: RequestContext, name: Name, version: SchemaVersion | None = None
 ) -> SchemaView:
@@ -50,7 +50,7 @@ async def get_schema(
 
 
 @schemas.add("POST", "/v1/schemas/{name}", "Add a version of a schema", SchemaView,
-             takes=NewSchema, status=201, extent=Extent.SCOPE, example=EXAMPLE)  # fmt: skip
+             takes=NewSchema, status=201, extent=RightScope.SCOPE, example=EXAMPLE)  # fmt: skip
 async def add_schema(call: RequestContext, name: Name, new: NewSchema) -> SchemaView:
     """Adds nothing if it equals the last version. A version that breaks the compatibility is
     refused with 409 SCHEMA_INCOMPATIBLE."""
@@ -61,7 +61,8 @@ async def add_schema(call: RequestContext, name: Name, new: NewSchema) -> Schema
 
 
 @schemas.add("POST", "/v1/schemas/{name}/check", "Check a version of a schema", SchemaReportView,
-             takes=NewSchema, right=Right.READ, extent=Extent.SCOPE, example=EXAMPLE)  # fmt: skip
+             takes=NewSchema, right=Right.READ, extent=RightScope.SCOPE,
+             example=EXAMPLE)  # fmt: skip
 async def check_schema(call: RequestContext, name: Name, new: NewSchema) -> SchemaReportView:
     """Compares it with the last version, and adds nothing."""
     report = await get_registry(call).check(
@@ -81,7 +82,7 @@ def make_report_view(report: SchemaReport) -> SchemaReportView:
 
 
 @schemas.add("DELETE", "/v1/schemas/{name}", "Delete a schema", None, status=204,
-             extent=Extent.SCOPE)  # fmt: skip
+             extent=RightScope.SCOPE)  # fmt: skip
 async def delete_schema(call: RequestContext, name: Name) -> None:
     """Deletes all versions. A schema that is bound to a queue is refused."""
     await get_registry(call).delete(name, scope=call.scope)

@@ -33,7 +33,7 @@ Act: TypeAlias = Callable[[Broker, Held[Sent]], Awaitable[list[Answer]]]
 COMPLETED = Answer(AnswerKind.DONE, State.COMPLETED)
 
 
-class Settling(Generic[Sent]):
+class SettleHandler(Generic[Sent]):
     """Handles one verb, for single items and batches."""
 
     def __init__(self, verb: str, act: Act[Sent]) -> None:

@@ -10,15 +10,11 @@ from starlette.responses import Response
 
 from penstock.broker.liveness import is_gone
 from penstock.errors import NotFound, Refused
-from penstock.http.auth.principal import OWNER, Extent, Requirement
+from penstock.http.auth.principal import OWNER, Requirement, RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.handlers.queues import QUEUE_NAME
-from penstock.http.metrics.queue_stats import (
-    ENDED,
-    QueueRate,
-    QueueSnapshot,
-    compute_workers_needed,
-)
+from penstock.http.metrics.autoscale import QueueRate, compute_workers_needed
+from penstock.http.metrics.queue_stats import ENDED, QueueSnapshot
 from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
 from penstock.model.queue import Queue, QueueState
@@ -68,12 +64,12 @@ async def get_version(call: RequestContext) -> Version:
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
-@system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=Extent.STORE)
+@system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=RightScope.STORE)
 async def get_metrics(call: RequestContext) -> Response:
     return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-@system.add("GET", "/v1/system-agents", "List maintenance agents", Agents, extent=Extent.STORE)
+@system.add("GET", "/v1/system-agents", "List maintenance agents", Agents, extent=RightScope.STORE)
 async def list_agents(call: RequestContext) -> Agents:
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
@@ -98,9 +94,9 @@ async def list_agents(call: RequestContext) -> Agents:
 async def list_workers(call: RequestContext) -> Workers:
     """Lists the workers of the caller's tenant. Workers poll it for stop requests."""
     if Right.CONSUME not in call.caller.access.rights:
-        call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
+        call.caller.check_requirement(Requirement(Right.READ, RightScope.TENANT))
     now = await call.service.store.now()
-    rows = await own_workers(call)
+    rows = await list_own_workers(call)
     return Workers(
         [make_worker_view(row, describe_worker_state(row, now)) for row in rows], to_datetime(now)
     )
@@ -112,7 +108,7 @@ def row_id(call: RequestContext, id: str) -> str:
     return id if tenant == OWNER else f"{tenant}/{id}"
 
 
-async def own_workers(call: RequestContext) -> list[WorkerInfo]:
+async def list_own_workers(call: RequestContext) -> list[WorkerInfo]:
     """Returns the workers of the tenant, with ids as the tenant knows them."""
     found: list[WorkerInfo] = []
     for row in await call.service.store.workers():
@@ -138,7 +134,7 @@ async def make_room(call: RequestContext) -> None:
     Remembers only the workers it counted, so that a server lets no more than MAX_WORKERS pass.
     """
     now = await call.service.store.now()
-    rows = await own_workers(call)
+    rows = await list_own_workers(call)
     lost = [row for row in rows if is_gone(row, now)] if len(rows) >= MAX_WORKERS else []
     for row in lost:
         await delete_row(call, row.id)
@@ -184,11 +180,16 @@ async def delete_worker(call: RequestContext, id: WorkerId) -> None:
 
 
 @system.add(
-    "POST", "/v1/workers/{id}/stop", "Stop a worker", WorkerView, status=202, extent=Extent.TENANT
+    "POST",
+    "/v1/workers/{id}/stop",
+    "Stop a worker",
+    WorkerView,
+    status=202,
+    extent=RightScope.TENANT,
 )
 async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""
-    for row in await own_workers(call):
+    for row in await list_own_workers(call):
         if row.id == id:
             await call.service.store.stop_worker(row_id(call, id))
             return make_worker_view(row, "stopping")
@@ -208,8 +209,10 @@ async def get_stats(
     store = call.service.store
     snapshot = await call.service.counts.get_snapshot()
     now = await store.now()
-    living = [row for row in await own_workers(call) if not is_gone(row, now)]
-    page, next_cursor = cut_page(call, await own_queues(call), QUEUE_NAME, limit, cursor, "stats")
+    living = [row for row in await list_own_workers(call) if not is_gone(row, now)]
+    page, next_cursor = cut_page(
+        call, await list_own_queues(call), QUEUE_NAME, limit, cursor, "stats"
+    )
     return Stats(
         [make_counts_view(queue, snapshot) for queue in page],
         len(living),
@@ -221,7 +224,7 @@ async def get_stats(
     )
 
 
-async def own_queues(call: RequestContext) -> list[Queue]:
+async def list_own_queues(call: RequestContext) -> list[Queue]:
     """Returns the queues of the scope that the caller may read, from the cache: there may be many,
     and pages ask for them every few seconds."""
     tenant, scope = call.caller.tenant, call.scope
@@ -257,10 +260,10 @@ async def get_autoscale(
     """Estimates how many workers each queue needs."""
     snapshot = await call.service.counts.get_snapshot()
     found: list[AutoscaleView] = []
-    queues = await own_queues(call)
+    queues = await list_own_queues(call)
     page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "autoscale")
     for queue in page:
-        pace = call.service.paces.of_queue.get(queue.id, QueueRate())
+        pace = call.service.queue_rates.of_queue.get(queue.id, QueueRate())
         ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
         needed = compute_workers_needed(pace, ready, concurrency, catch_up)

@@ -7,7 +7,7 @@ from penstock.broker.schemas.registry import SchemaRegistry
 from penstock.broker.topology.apply import Topology
 from penstock.broker.topology.plan import TopologyPlan
 from penstock.errors import InvalidInput
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext
 from penstock.http.handlers.access import check_grants
 from penstock.http.handlers.publish import refuse_unfit
@@ -53,7 +53,7 @@ def get_topology(call: RequestContext) -> Topology:
 
 
 @topology.add("GET", "/v1/topology", "Export the topology", TopologyDocument, right=Right.MANAGE,
-              extent=Extent.TENANT)  # fmt: skip
+              extent=RightScope.TENANT)  # fmt: skip
 async def export_topology(call: RequestContext, name: Name | None = None) -> TopologyDocument:
     """Exports everything, or what the topology of that name owns. Roles and trusts need the right
     to manage access. There are no secrets in it."""
@@ -61,7 +61,7 @@ async def export_topology(call: RequestContext, name: Name | None = None) -> Top
 
 
 @topology.add("PUT", "/v1/topology", "Apply a topology", TopologyPlanView, takes=TopologyRequest,
-              extent=Extent.TENANT, example=EXAMPLE)  # fmt: skip
+              extent=RightScope.TENANT, example=EXAMPLE)  # fmt: skip
 async def apply_topology(
     call: RequestContext,
     plan: bool = False,

@@ -4,9 +4,9 @@ from typing import Any
 
 from penstock.http.handlers import settle
 from penstock.http.handlers.claim import ask_seen, claim
-from penstock.http.handlers.complete import SettlingWithFiles
+from penstock.http.handlers.complete import SettleWithArtifacts
 from penstock.http.handlers.publish import publish, publish_many
-from penstock.http.handlers.settle import Settling
+from penstock.http.handlers.settle import SettleHandler
 from penstock.http.operations import VERBS, OperationTable
 from penstock.rules.access import Right
 from penstock.wire import consume as wire
@@ -77,7 +77,7 @@ def add_pair(
 ) -> None:
     """Declares the single and the batch operation of a verb. The lock token names the message, so
     they take no scope."""
-    acts = (SettlingWithFiles if verb in ("complete", "fail") else Settling)(verb, act)
+    acts = (SettleWithArtifacts if verb in ("complete", "fail") else SettleHandler)(verb, act)
     sent, settled = {"token": TOKEN, **example}, {"id": "7", **answer}
     verbs.add(
         "POST", f"/v1/{verb}", summary, wire.Settled, name=verb, takes=takes, right=Right.CONSUME,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.http.auth.principal import Extent
+from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
 from penstock.model.structs import copy_fields
@@ -108,7 +108,7 @@ async def list_callbacks(call: RequestContext, reference: Reference) -> MessageP
 
 @callbacks.add(
     "GET", "/v1/callbacks/secret", "Get the callback signing secret", CallbackSecret,
-    right=Right.ACCESS, extent=Extent.TENANT, scoped=False,
+    right=Right.ACCESS, extent=RightScope.TENANT, scoped=False,
 )  # fmt: skip
 async def get_callback_secret(call: RequestContext) -> CallbackSecret:
     return make_secret_view(await call.service.signing.secrets(call.caller.tenant))
@@ -116,7 +116,7 @@ async def get_callback_secret(call: RequestContext) -> CallbackSecret:
 
 @callbacks.add(
     "POST", "/v1/callbacks/secret/rotate", "Rotate the callback signing secret", CallbackSecret,
-    right=Right.ACCESS, extent=Extent.TENANT, scoped=False,
+    right=Right.ACCESS, extent=RightScope.TENANT, scoped=False,
 )  # fmt: skip
 async def rotate_callback_secret(call: RequestContext) -> CallbackSecret:
     """The previous secret stays valid for a day."""

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.http.metrics.queue_stats import QueueCounts, QueueSnapshot
-from penstock.model.message import MICROS_PER_SECOND
+from penstock.model.message import MICROS_PER_SECOND, PLACE_STATES
 from penstock.stores.pool import ConnectionPool
 
 SECONDS = (
@@ -81,7 +81,6 @@ class HistogramMetric(MetricFamily):
 T = TypeVar("T")
 # Further queues share the label "other".
 MAX_QUEUE_LABELS = 200
-PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 OTHER = "other"
 
 
@@ -182,8 +181,8 @@ class Depths(Collector):
         sums: dict[tuple[str, str], int] = {}
         for (queue_id, place), count in snapshot.depths.items() if snapshot else ():
             queue = self.directory.by_id.get(queue_id)
-            if queue is not None and place in PLACES:
-                key = (self.metrics.queue(queue.name), PLACES[place])
+            if queue is not None and place in PLACE_STATES:
+                key = (self.metrics.queue(queue.name), PLACE_STATES[place])
                 sums[key] = sums.get(key, 0) + count
         return sums
 

@@ -12,7 +12,7 @@ from penstock.pipeline.analytics import anomalies
 from penstock.pipeline.analytics.partitions import PartitionWriter
 from penstock.pipeline.analytics.seasonal import SERIES, find_seasonal, make_hours
 from penstock.pipeline.analytics.time import HourSpan, filter_hours, floor_time, is_in_hours
-from penstock.pipeline.lake.results import ResultTable
+from penstock.pipeline.lake.result_tables import ResultTable
 from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
 
 TABLE: ResultTable = "anomaly"

@@ -22,11 +22,11 @@ from penstock.pipeline.analytics.partitions import PartitionWriter
 from penstock.pipeline.analytics.time import HourSpan, filter_between, filter_hours, make_span
 from penstock.pipeline.analytics.triage import make_triage
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.delta_log import sync_delta, sync_results
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import Manifest
-from penstock.pipeline.lake.results import Results
+from penstock.pipeline.lake.result_tables import Results
 from penstock.pipeline.periods import DAY, to_day
 from penstock.pipeline.session import tune
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
@@ -59,7 +59,7 @@ def analyze(
     with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
         # Before the sweep, so that no Delta log names a removed file.
         sync_delta(place)
-        results.sweep(place)
+        result_tables.sweep(place)
         job = AnalyticsJob(
             spark, place, rules or AnomalyThresholds(), use_store(url, partial(read_source, url))
         )
@@ -92,8 +92,8 @@ class AnalyticsJob:
         self.source = source
         self.chain = lake.manifests()
         # Before the newest results are read, because another run may publish meanwhile.
-        self.number = results.choose_next_number(lake)
-        self.old = choose_usable(results.read_newest(lake), self.chain, lake, rules)
+        self.number = result_tables.choose_next_number(lake)
+        self.old = choose_usable(result_tables.read_newest(lake), self.chain, lake, rules)
         self.fresh = [each for each in self.chain if each.first > self.old.through]
 
     def run(self, progress: Callable[[str], None]) -> AnalyticsResult:
@@ -134,17 +134,17 @@ class AnalyticsJob:
         rests = filter_between(make.source("history", self.chain).filter("not final"), *ids)
         limits = make_limits(self.spark, self.source.queues)
         today = to_day(self.compute_reached(span) // 1_000_000)
-        merged = results.choose_days_to_merge(self.old.list_files("attempt"), today)
+        merged = result_tables.choose_days_to_merge(self.old.list_files("attempt"), today)
         return make.append("attempt", make_attempts(history, messages, rests, limits), merged)
 
     def compute_reached(self, span: HourSpan) -> Moment:
         return max(self.old.reached, span.reached)
 
     def publish(self, make: PartitionWriter, span: HourSpan) -> Results:
-        return results.publish(
+        return result_tables.publish(
             self.lake,
             Results(
-                schema=results.VERSION,
+                schema=result_tables.VERSION,
                 lake=self.lake.label.id,
                 number=make.number,
                 through=self.chain[-1].last,
@@ -227,7 +227,7 @@ def choose_usable(
     found: Results | None, manifests: list[Manifest], lake: Lake, rules: AnomalyThresholds
 ) -> Results:
     """Returns the results that are still valid. Changed thresholds keep only the attempts."""
-    nothing = Results(results.VERSION, lake.label.id, 0, 0, 0, "", ())
+    nothing = Results(result_tables.VERSION, lake.label.id, 0, 0, 0, "", ())
     if found is None or found.lake != lake.label.id:
         return nothing
     ends = {each.last for each in manifests}

@@ -11,11 +11,11 @@ from pyspark.sql import functions as f
 from penstock.pipeline.analytics import backlog
 from penstock.pipeline.analytics.tables import MOMENTS, SCHEMAS, shape_table
 from penstock.pipeline.analytics.time import floor_time, is_in_hours
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.reader import list_paths, read_files, read_parts
-from penstock.pipeline.lake.results import ResultFile, Results, ResultTable
+from penstock.pipeline.lake.result_tables import ResultFile, Results, ResultTable
 from penstock.pipeline.lake.schema import MOMENT, Table
 from penstock.pipeline.periods import DAY, HOUR, to_day
 
@@ -67,7 +67,7 @@ class PartitionWriter:
     def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[ResultFile]:
         """Writes rows in place of the table's files of these days."""
         spread = self.spread_by_day(shape_table(rows, table))
-        written = results.write(self.lake, spread, table, self.number)
+        written = result_tables.write(self.lake, spread, table, self.number)
         with self.changing:
             kept = [each for each in self.files if not choose_days(each, table, days)]
             self.files = [*kept, *written]

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from penstock.pipeline.lake.results import ResultTable
+from penstock.pipeline.lake.result_tables import ResultTable
 
 QUEUE = "queue_id long, tenant string, scope string, queue string"
 HISTOGRAM = "array<struct<bucket:int,count:bigint>>"

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import LakePart, Manifest
@@ -45,7 +45,7 @@ def compact(spark: SparkSession, lake: str) -> CompactResult:
 
 
 def read_analysed_through(lake: Lake) -> int:
-    found = results.read_newest(lake)
+    found = result_tables.read_newest(lake)
     return 0 if found is None else found.through
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from penstock.pipeline.lake.lake import is_within
 from penstock.pipeline.lake.manifest import LakePart, Manifest
-from penstock.pipeline.lake.results import Results, ResultTable
+from penstock.pipeline.lake.result_tables import Results, ResultTable
 from penstock.pipeline.lake.schema import Table
 
 # Checkpoints keep removed files for a week, the default of Delta.

@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 from penstock.errors import Busy, InvalidState
 from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.analytics.tables import split
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.delta import (
     Commit,
     Line,
@@ -37,9 +37,9 @@ from penstock.pipeline.lake.delta import (
 )
 from penstock.pipeline.lake.files import DELTA_LOG, LakeFiles
 from penstock.pipeline.lake.lake import MAX_PARALLEL_READS, Lake
-from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
+from penstock.pipeline.lake.result_tables import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.lake.schema import SCHEMAS, TABLES, Table
-from penstock.retry import DELTA_COMMIT, Retries
+from penstock.retry_policies import DELTA_COMMIT, Retries
 
 PLAIN = {"bigint": "long", "int": "integer"}
 
@@ -277,7 +277,7 @@ def sync_results(lake: Lake) -> None:
 def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
     """Reads in the order of `append_batches`. Makes no log before there are results."""
     snapshots = {table: log.read() for table, log in logs.items()}
-    found = results.read_newest(lake)
+    found = result_tables.read_newest(lake)
     made = [table for table in logs if found or snapshots[table].version >= 0]
     sizes = {table: read_sizes(lake.files, found, table, snapshots[table]) for table in made}
     plans = {

@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.store_types import Cursor
 from penstock.pipeline.lake.files import LakeFiles, is_data, open_files
-from penstock.pipeline.lake.manifest import Label, Manifest, decode, decode_label, encode
+from penstock.pipeline.lake.manifest import LakeIdentity, Manifest, decode, decode_label, encode
 from penstock.pipeline.lake.schema import TABLES, VERSION
 
 LABEL = "lake.json"
@@ -27,7 +27,7 @@ MAX_PARALLEL_READS = 16
 
 
 class Lake:
-    def __init__(self, files: LakeFiles, label: Label) -> None:
+    def __init__(self, files: LakeFiles, label: LakeIdentity) -> None:
         self.files = files
         self.label = label
 
@@ -173,7 +173,7 @@ def create_if_missing(files: LakeFiles, store: str) -> None:
         raise InvalidInput(
             f"{files.where!r} is not a lake and not empty; it contains {', '.join(sorted(others))}"
         )
-    text = msgspec.json.encode(Label(VERSION, uuid.uuid4().hex[:12], store))
+    text = msgspec.json.encode(LakeIdentity(VERSION, uuid.uuid4().hex[:12], store))
     if files.write_once(LABEL, text) and files.write_once(LABEL, text + b"\n"):
         files.remove([LABEL])
         raise InvalidInput(

@@ -44,7 +44,7 @@ class Manifest(Struct, frozen=True):
         return f"{self.first:010}-{self.last:010}.json"
 
 
-class Label(Struct, frozen=True):
+class LakeIdentity(Struct, frozen=True):
     """Identifies a lake and its store."""
 
     schema: int
@@ -75,10 +75,10 @@ def decode(text: bytes, path: str) -> Manifest:
     return manifest
 
 
-def decode_label(text: bytes, path: str) -> Label:
+def decode_label(text: bytes, path: str) -> LakeIdentity:
     refuse_newer(text, path)
     try:
-        return msgspec.json.decode(text, type=Label)
+        return msgspec.json.decode(text, type=LakeIdentity)
     except msgspec.DecodeError:
         raise make_torn_error(path) from None
 

@@ -8,11 +8,11 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.lake import lake as lakes
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.audit_log import ACTS, list_files
 from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.manifest import Manifest
-from penstock.pipeline.lake.results import ResultTable
+from penstock.pipeline.lake.result_tables import ResultTable
 from penstock.pipeline.lake.schema import SCHEMAS, Table, to_spark_schema
 
 SHARED_COLUMNS = ("queue_id", "tenant", "scope", "queue")
@@ -29,7 +29,7 @@ def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) 
 def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFrame:
     """Reads a table of the last run; empty before the first run."""
     place = lakes.find(lake)
-    found = results.read_newest(place)
+    found = result_tables.read_newest(place)
     files = found.list_files(table) if found is not None else []
     return read_files(spark, place.files, [file.path for file in files], RESULT_SCHEMAS[table])
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.model.store_types import Cursor, Tally
+from penstock.model.store_types import Cursor, PlaceCount
 from penstock.pipeline.extraction.ranges import Range, find_latest, get_position, read_pages
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake.files import LakeFiles
@@ -17,7 +17,7 @@ from penstock.pipeline.lake.manifest import LakePart
 from penstock.pipeline.lake.reader import read_parts
 from penstock.pipeline.lake.schema import SCHEMAS, TABLES, Table, list_added_columns
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
-from penstock.retry import CENSUS
+from penstock.retry_policies import CENSUS
 from penstock.store import Store
 
 KEYS: dict[Table, str] = {"message": "id", "history": "position"}
@@ -96,7 +96,7 @@ def collect_differences(found: list[DataFrame]) -> tuple[Difference, ...]:
 # The same digest as in the census of every store.
 DIGEST = "sum(((id % 1000003) * (id % 1000033)) % 1000000007)"
 # The census place of each table. Only final history rows count.
-PLACES: dict[Table, str] = {"message": "message", "history": "ended"}
+CENSUS_PLACES: dict[Table, str] = {"message": "message", "history": "ended"}
 
 
 class QueueChecksum(Struct, frozen=True):
@@ -145,18 +145,18 @@ async def sum_store(end: Cursor, store: Store) -> StoreChecksums:
     return StoreChecksums(after, above, before != after)
 
 
-def sum_census(census: list[Tally]) -> Sums:
+def sum_census(census: list[PlaceCount]) -> Sums:
     return {
         (each.queue_id, each.place): QueueChecksum(each.count, each.digest)
         for each in census
-        if each.place in PLACES.values()
+        if each.place in CENSUS_PLACES.values()
     }
 
 
 async def sum_above_lake(store: Store, end: Cursor) -> Sums:
     found: dict[tuple[int, str], QueueChecksum] = {}
     target = await find_latest(store, end)
-    for table, place in PLACES.items():
+    for table, place in CENSUS_PLACES.items():
         part = Range(table, get_position(end, table), get_position(target, table))
         async for rows in read_pages(store, part):
             for row in rows:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.message import Moment
-from penstock.pipeline.lake import results
+from penstock.pipeline.lake import result_tables
 from penstock.pipeline.lake.lake import Lake
-from penstock.pipeline.lake.results import Results, ResultTable
+from penstock.pipeline.lake.result_tables import Results, ResultTable
 from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
 from penstock.rules.anomaly_text import Row
 from penstock.rules.histograms import compute_quantile
@@ -77,7 +77,7 @@ class ResultsReader:
         except (pa.ArrowException, OSError) as error:
             raise InvalidState(
                 f"cannot read {path!r} of lake {self.lake.where!r}: {error}; delete its folder"
-                f" {results.FOLDER} and the next penstock pipeline run rebuilds all tables"
+                f" {result_tables.FOLDER} and the next penstock pipeline run rebuilds all tables"
             ) from None
 
     def rows(self, name: ResultTable, moment: str) -> list[Row]:
@@ -88,7 +88,7 @@ class ResultsReader:
 
 def read_report_data(lake: Lake, hours: int) -> ReportData:
     """Reads the last `hours` hours of the lake."""
-    found = results.read_newest(lake)
+    found = result_tables.read_newest(lake)
     if found is None or not found.through:
         raise InvalidInput(
             f"lake {lake.where!r} has no results yet; run penstock pipeline run first"

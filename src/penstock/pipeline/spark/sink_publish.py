@@ -16,7 +16,7 @@ from penstock.model.store_types import Dedupe, Entry, Published
 from penstock.model.units import STALE
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.store_access import open_existing
-from penstock.retry import SPARK_SINK, STALE_PUBLISH_ATTEMPTS, Retries
+from penstock.retry_policies import SPARK_SINK, STALE_PUBLISH_ATTEMPTS, Retries
 from penstock.rules.drafts import explain_refusal
 from penstock.store import Store
 

@@ -15,7 +15,7 @@ from penstock.stores import driver_adapters
 from penstock.stores.mariadb.connection import MariaDsn
 from penstock.stores.mariadb.errors import CONFLICT_ERRORS
 from penstock.stores.mariadb.statement import fill_statement
-from penstock.stores.mariadb.transaction import Guarded
+from penstock.stores.mariadb.transaction import RowLockGuard
 from penstock.stores.sql import caller_transaction, publish
 from penstock.stores.sql.caller_transaction import ELSEWHERE
 
@@ -76,7 +76,9 @@ ABSENT = (1146, 1046)
 CURRENT = frozenset({"dedup_seen", "head", "head_of", "first_in_line", "document"})
 
 
-class MariaCallerTransaction(caller_transaction.CallerTransaction[MariaDriverConnection], Guarded):
+class MariaCallerTransaction(
+    caller_transaction.CallerTransaction[MariaDriverConnection], RowLockGuard
+):
     __slots__ = ()
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:

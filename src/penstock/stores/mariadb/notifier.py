@@ -12,7 +12,7 @@ from hashlib import blake2b
 from asyncmy.errors import MySQLError
 
 from penstock.errors import StoreError
-from penstock.retry import LOOP_RETRY_DELAY_S
+from penstock.retry_policies import LOOP_RETRY_DELAY_S
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome
 from penstock.stores.mariadb.errors import ERRORS, get_error_number
 from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal

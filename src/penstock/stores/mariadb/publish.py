@@ -16,7 +16,7 @@ from penstock.stores.mariadb.statement import (
     to_tuples,
 )
 from penstock.stores.sql.publish import compute_due_at, compute_expires_at, compute_rank, ticket_of
-from penstock.stores.sql.settle import keep_result
+from penstock.stores.sql.results import keep_result
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 NOW = "@now"

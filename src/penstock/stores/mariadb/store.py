@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.extras import require_extra
-from penstock.retry import MIGRATION_CHECK, Retries
+from penstock.retry_policies import MIGRATION_CHECK, Retries
 from penstock.store import Capabilities, Clock
 from penstock.stores.mariadb.connection import (
     CALL_TIMEOUT_S,

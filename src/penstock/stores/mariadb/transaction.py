@@ -18,12 +18,9 @@ from penstock.stores.mariadb.statement import (
     to_tuples,
 )
 from penstock.stores.sql.database import Mode
-from penstock.stores.sql.keys import make_lockable
-from penstock.stores.sql.publish import (
-    LockingTransaction,
-    StoreTransaction,
-    compute_kept_until,
-)
+from penstock.stores.sql.dedup import compute_kept_until
+from penstock.stores.sql.ordering_keys import make_lockable
+from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 
 # Statements whose row count is not used.
@@ -36,7 +33,7 @@ UNASKED = frozenset({
     "drop_dead_set", "schedule_move",
 })  # fmt: skip
 # Taken by a locking SELECT, then deleted.
-PLACES = {
+LEFT_PLACES = {
     "expire_ready": "ready",
     "expire_scheduled": "scheduled",
     "scan_ready": "ready",
@@ -68,7 +65,7 @@ def find_guard_slots(what: Sequence[Lockable]) -> list[int]:
     ]
 
 
-class Guarded(LockingTransaction):
+class RowLockGuard(LockingTransaction):
     """Locks keys through rows of the guard table."""
 
     __slots__ = ()
@@ -85,7 +82,7 @@ class Guarded(LockingTransaction):
         return sorted(numbers)
 
 
-class MariaTransaction(Guarded, StoreTransaction):
+class MariaTransaction(RowLockGuard, StoreTransaction):
     __slots__ = ("later", "length", "notices", "session")
 
     def __init__(
@@ -110,8 +107,10 @@ class MariaTransaction(Guarded, StoreTransaction):
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
         rows = last_rows(await self.send(fill_statement(statement, **values)))
-        if rows and statement in PLACES:
-            await self.add(make_leave_statement(PLACES[statement], [Ticket(*row) for row in rows]))
+        if rows and statement in LEFT_PLACES:
+            await self.add(
+                make_leave_statement(LEFT_PLACES[statement], [Ticket(*row) for row in rows])
+            )
         return rows
 
     async def scan(self, statement: str, /) -> list[Any]:

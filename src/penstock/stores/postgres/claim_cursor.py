@@ -56,17 +56,17 @@ class ClaimCursor:
         """Records a claim from the head, up to its last message."""
         slow = took.seconds > LONG and (self.cheapest is None or took.cost > DEARER * self.cheapest)
         if not slow:
-            self.learn(took.cost)
+            self.sample(took.cost)
         self.after = last if slow else None
         self.heard = heard
         self.whole_at = took.ended + max(MAX_SKIP_S, SKIP_FACTOR * took.seconds)
 
     def advance(self, took: ClaimSpan, last: CursorPosition | None) -> None:
         """Records a claim from behind the head."""
-        self.learn(took.cost)
+        self.sample(took.cost)
         if last is not None:
             self.after = last
 
-    def learn(self, cost: float) -> None:
+    def sample(self, cost: float) -> None:
         """Updates the lowest cost, which decays so that it can rise again."""
         self.cheapest = cost if self.cheapest is None else min(cost, self.cheapest * 1.001)

@@ -11,7 +11,7 @@ import asyncpg
 from penstock.errors import NotYet, StoreBusy, StoreError
 from penstock.model.copies import StoreDump
 from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
-from penstock.model.message import PLAIN, Flag, HistoryRow, Leased, Moment
+from penstock.model.message import MAX_POSITION, PLAIN, Flag, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
     Claim,
     Claimed,
@@ -28,7 +28,7 @@ from penstock.model.store_types import (
     Retention,
 )
 from penstock.model.waiting import SignalAnswer, SignalDraft, StepRecord, StepSave
-from penstock.retry import TRANSACTION, Retries
+from penstock.retry_policies import TRANSACTION, Retries
 from penstock.store import Check
 from penstock.stores.postgres import caller_transaction, feed, health, publish, schema, waiting
 from penstock.stores.postgres.caller_transaction import KINDS
@@ -46,7 +46,6 @@ from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
 
 Locked = TypeVar("Locked", Completion, Extension)
-FOREVER = 2**62
 # How often the indexes of the feed are brought up to date while it is read in small pages.
 SUMMARIZE_INTERVAL_S = 0.25
 
@@ -335,7 +334,9 @@ def make_moves(moves: Sequence[Move]) -> dict[str, Any]:
         "ids": [move.id for move in moves],
         "fences": [move.fence for move in moves],
         "flags": [move.seen_flags for move in moves],
-        "expired_bys": [FOREVER if move.expired_by is None else move.expired_by for move in moves],
+        "expired_bys": [
+            MAX_POSITION if move.expired_by is None else move.expired_by for move in moves
+        ],
         "verbs": [move.verb.value for move in moves],
         "states": [move.state.value for move in moves],
         "attempts": [move.attempts for move in moves],

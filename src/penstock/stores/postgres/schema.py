@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from penstock.errors import StoreBusy, StoreUnusable
-from penstock.retry import MIGRATION_TURN, Retries
+from penstock.retry_policies import MIGRATION_TURN, Retries
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import CALL_TIMEOUT_S, PostgresDsn
@@ -24,7 +24,7 @@ SCHEMA = MIGRATIONS[-1].number
 MIGRATION_LOCK_ID = 5_046_911_470
 # Later sessions queue behind a waiting DDL statement, so it must not wait long.
 BRIEFLY = "SET LOCAL lock_timeout = 1000"
-UNFINISHED = """
+INVALID_INDEXES = """
 SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = to_regnamespace('penstock') AND NOT indisvalid
 """
@@ -147,7 +147,7 @@ async def record(connection: asyncpg.Connection, migration: Migration) -> None:
 
 async def drop_unfinished(connection: asyncpg.Connection) -> None:
     """Drops half-built indexes, which IF NOT EXISTS would take for existing ones."""
-    for (name,) in await connection.fetch(UNFINISHED):
+    for (name,) in await connection.fetch(INVALID_INDEXES):
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 

@@ -26,11 +26,8 @@ from penstock.stores.postgres.errors import (
     translate_error,
 )
 from penstock.stores.sql.database import Mode
-from penstock.stores.sql.publish import (
-    LockingTransaction,
-    StoreTransaction,
-    compute_kept_until,
-)
+from penstock.stores.sql.dedup import compute_kept_until
+from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable
 from penstock.stores.statements import load
 

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import MovedError, NoScriptError
 
 from penstock.errors import InvalidInput
-from penstock.retry import MOVED, Retries
+from penstock.retry_policies import MOVED, Retries
 from penstock.store import Durability
 from penstock.stores import pool
 from penstock.stores.redis.errors import ERRORS, is_connection_gone, translate_error

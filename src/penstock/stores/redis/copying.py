@@ -141,11 +141,11 @@ def encode_key(key: StoredKey, queue_ids: Mapping[int, int]) -> tuple[Any, ...]:
 
 
 def decode_life(
-    id: bytes, value: bytes, place: bytes, text: bytes, corpse: bytes, due: bytes, head: bytes,
+    id: bytes, value: bytes, place: bytes, text: bytes, dead_ticket: bytes, due: bytes, head: bytes,
     until: bytes, result: bytes, rows: list[bytes], waits: list[bytes],
 ) -> StoredLife:  # fmt: skip
     rank = int(value.split(b" ", 2)[1], 16) - RANK_OFFSET
-    ticket = decode_ticket(place.decode(), text, corpse, due, bool(head)) if place else None
+    ticket = decode_ticket(place.decode(), text, dead_ticket, due, bool(head)) if place else None
     return StoredLife(
         make_feed_message(id, value), rank, ticket,
         tuple(map(decode_history, rows[::3], rows[1::3], rows[2::3])),
@@ -154,13 +154,15 @@ def decode_life(
     )  # fmt: skip
 
 
-def decode_ticket(place: Any, text: bytes, corpse: bytes, due: bytes, head: bool) -> StoredTicket:
+def decode_ticket(
+    place: Any, text: bytes, dead_ticket: bytes, due: bytes, head: bool
+) -> StoredTicket:
     """Decodes a ticket. Before it a lease has 4 fields, and a dead letter has 3."""
     fields = text.split(b" ", 4)[4] if place == "lease" else text
     dead_at = reason = error = None
-    if place == "dead" or corpse:
-        dead_at, reason, error, ticket = decode_corpse(corpse or text)
-        fields = fields if corpse else ticket
+    if place == "dead" or dead_ticket:
+        dead_at, reason, error, ticket = decode_dead_ticket(dead_ticket or text)
+        fields = fields if dead_ticket else ticket
     _, rank, attempts, deliveries, _, flags, _, _, position, _ = fields.split(b" ", 9)
     waits = place == "scheduled" and not due
     return StoredTicket(
@@ -170,7 +172,7 @@ def decode_ticket(place: Any, text: bytes, corpse: bytes, due: bytes, head: bool
     )  # fmt: skip
 
 
-def decode_corpse(text: bytes) -> tuple[int, str | None, str | None, bytes]:
+def decode_dead_ticket(text: bytes) -> tuple[int, str | None, str | None, bytes]:
     dead_at, reasons, errors, ticket = text.split(b" ", 3)
     *_, types, rest = ticket.split(b" ", 10)
     reason, error, _ = split_fields(rest[int(types) :], reasons, errors)

@@ -10,7 +10,7 @@ from redis.exceptions import MovedError
 from penstock.errors import StoreClosed, StoreError
 from penstock.model.documents import acting
 from penstock.model.message import Moment
-from penstock.retry import MOVED, Retries
+from penstock.retry_policies import MOVED, Retries
 from penstock.store import Capabilities, Clock
 from penstock.stores.notifier import Listener
 from penstock.stores.redis.connection import (

@@ -3,15 +3,14 @@
 from collections import Counter
 
 from penstock.errors import InvalidState
-from penstock.model.heads import DigestBounds, FeedDigest, FeedHead, HeadFeed, Rest
-from penstock.model.message import FeedMessage, HistoryRow, Moment
-from penstock.model.store_types import Cursor, Exported, Feed, Tally
+from penstock.model.heads import DigestBounds, EarlierRow, FeedDigest, FeedHead, HeadFeed
+from penstock.model.message import TICKET_PLACES, FeedMessage, HistoryRow, Moment
+from penstock.model.store_types import Cursor, Exported, Feed, PlaceCount
 from penstock.rules.digests import make_digest
 from penstock.stores.redis.codec import decode_history, make_feed_message
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.upkeep import AGENT_PREFIX
 
-PLACES = ("ready", "scheduled", "lease", "dead")
 SIZES = {
     "ready": ("ZCARD", "ready"), "scheduled": ("ZCARD", "scheduled"), "lease": ("HLEN", "lease"),
     "dead": ("ZCARD", "dead_line"),
@@ -85,7 +84,7 @@ class RedisExport:
         entries = await self.database.ask("XREVRANGE", "history", *bounds, "COUNT", limit)
         return [decode_row(*entry) for entry in entries]
 
-    async def census(self) -> list[Tally]:
+    async def census(self) -> list[PlaceCount]:
         """Counts in pages, so that other clients do not wait long.
 
         It is a snapshot if nothing moves meanwhile. Otherwise it counts the messages that existed
@@ -106,7 +105,7 @@ class RedisExport:
         )
         return *(int(each or 0) for each in facts), promoted, pruned
 
-    async def count(self, last: int, last_row: int) -> list[Tally]:
+    async def count(self, last: int, last_row: int) -> list[PlaceCount]:
         counts: Counter[bytes] = Counter()
         digests: Counter[bytes] = Counter()
         at, row = 0, 0
@@ -120,14 +119,14 @@ class RedisExport:
                 digests[key] += digest
         return [make_tally(key, counts[key], digests[key]) for key in sorted(counts)]
 
-    async def strays(self, tallies: list[Tally]) -> list[Tally]:
+    async def strays(self, tallies: list[PlaceCount]) -> list[PlaceCount]:
         """Counts entries without a message as queue 0; a sound store has none."""
         counts: Counter[str] = Counter()
         for each in tallies:
             counts[each.place] += each.count
         sizes = [(place, await self.database.ask(*words)) for place, words in SIZES.items()]
         return [
-            Tally(0, place, size - counts[place], 0)
+            PlaceCount(0, place, size - counts[place], 0)
             for place, size in sizes
             if size != counts[place]
         ]
@@ -136,7 +135,7 @@ class RedisExport:
         queues = await self.database.ask("HKEYS", "queue")
         counts: Counter[tuple[int, str]] = Counter()
         for queue, found in zip(queues, await self.database.run("depths", *queues), strict=True):
-            for place, count in zip(PLACES, found, strict=True):
+            for place, count in zip(TICKET_PLACES, found, strict=True):
                 counts[int(queue, 16), place] += count
         for row in await self.last_ended(ended):
             counts[row.queue_id, row.state.value] += 1
@@ -191,20 +190,20 @@ def make_message_head(message: FeedMessage, size: int) -> FeedHead:
     )  # fmt: skip
 
 
-def decode_rests(words: list[bytes]) -> dict[int, list[Rest]]:
-    found: dict[int, list[Rest]] = {}
+def decode_rests(words: list[bytes]) -> dict[int, list[EarlierRow]]:
+    found: dict[int, list[EarlierRow]] = {}
     for pair in zip(words[::2], words[1::2], strict=True):
         row = decode_history(*pair)
-        rest = Rest(
+        rest = EarlierRow(
             row.position, row.verb, row.state, row.error, row.consumer, row.at, row.due_at
         )  # fmt: skip
         found.setdefault(row.id, []).append(rest)
     return found
 
 
-def make_tally(key: bytes, count: int, digest: int) -> Tally:
+def make_tally(key: bytes, count: int, digest: int) -> PlaceCount:
     queue, place = key.decode().split(" ")
-    return Tally(int(queue, 16), place, count, digest)
+    return PlaceCount(int(queue, 16), place, count, digest)
 
 
 def decode_row(position: bytes, fields: list[bytes]) -> HistoryRow:

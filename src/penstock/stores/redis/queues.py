@@ -18,7 +18,7 @@ from penstock.model.queue import (
 )
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
-from penstock.retry import QUEUE_CHANGE, Retries
+from penstock.retry_policies import QUEUE_CHANGE, Retries
 from penstock.stores.redis.codec import decode_moment, encode_queue_id
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.records import decode_schedule, encode_profile, make_worker

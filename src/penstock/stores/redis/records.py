@@ -29,7 +29,8 @@ from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.records import make_history_record
 from penstock.stores.sql.search import scan_pages
 
-FOREVER = 2**53
+# Numbers of Lua are exact below it.
+MAX_ID = 2**53
 # Messages that one script reads.
 MAX_SCAN = 200
 # Sources whose order begins with a rank or a moment.
@@ -42,7 +43,7 @@ class RedisRecords:
 
     async def get(self, id: int) -> Record | None:
         # Ids are between 0 and this.
-        if not 0 < id < FOREVER:
+        if not 0 < id < MAX_ID:
             return None
         (found,) = await self.database.run("get", 1, encode_id(id))
         if found:
@@ -80,7 +81,7 @@ class RedisRecords:
         return fitting[: query.limit]
 
     async def get_many(self, ids: Sequence[int]) -> list[Record]:
-        return await self.get_encoded([encode_id(id) for id in ids if 0 < id < FOREVER])
+        return await self.get_encoded([encode_id(id) for id in ids if 0 < id < MAX_ID])
 
     async def get_encoded(self, ids: Sequence[bytes]) -> list[Record]:
         found = await self.database.run("get", 0, *ids) if ids else []
@@ -108,7 +109,7 @@ class RedisRecords:
     async def scan_ids(self, query: Query) -> list[bytes]:
         """Scans in pages, so that other clients do not wait long."""
         ids: list[bytes] = []
-        before = FOREVER if query.before is None else query.before
+        before = MAX_ID if query.before is None else query.before
         step = -1 if query.after is None else 1
         bound = b"%d" % (before if query.after is None else query.after)
         while bound and len(ids) < query.limit:
@@ -159,7 +160,7 @@ class RedisRecords:
 
 def encode_upper_bound(ids: list[bytes], before: int | None) -> list[bytes]:
     """Encodes the upper bound of the next page; newest first."""
-    bound = encode_id(FOREVER if before is None else before)
+    bound = encode_id(MAX_ID if before is None else before)
     return sorted((id for id in ids if id < bound), reverse=True)
 
 
@@ -199,12 +200,13 @@ def make_leased_record(
     record: Record, lease: bytes, until: int, mark: bytes, dead: bytes
 ) -> Record:
     held = decode_held(lease)
-    corpse = decode_dead(dead) if dead else None
+    dead_ticket = decode_dead(dead) if dead else None
     begun_at, percent, note = (*mark.split(b" ", 2), b"", b"")[:3]
     return Record(
         record.message, State.CLAIMED, held.attempts, held.deliveries,
-        corpse.reason if corpse else None, corpse.error if corpse else None, record.run_at,
-        record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
+        dead_ticket.reason if dead_ticket else None, dead_ticket.error if dead_ticket else None,
+        record.run_at, record.expires_at, None, until, held.consumer,
+        bool(held.flags & Flag.CANCEL_REQUESTED),
         None if percent in (b"", b"-") else float(percent), note[1:].decode() if note else None,
         record.timeline, held.claimed_at, decode_moment(begun_at),
     )  # fmt: skip
@@ -222,10 +224,11 @@ def make_scheduled_record(record: Record, ticket: bytes, due: bytes, holder: byt
 
 
 def make_dead_record(record: Record, dead: bytes) -> Record:
-    corpse = decode_dead(dead)
+    dead_ticket = decode_dead(dead)
     return Record(
-        record.message, State.DEAD, corpse.attempts, corpse.deliveries, corpse.reason,
-        corpse.error, record.run_at, record.expires_at, timeline=record.timeline,
+        record.message, State.DEAD, dead_ticket.attempts, dead_ticket.deliveries,
+        dead_ticket.reason, dead_ticket.error, record.run_at, record.expires_at,
+        timeline=record.timeline,
     )  # fmt: skip
 
 
@@ -257,7 +260,7 @@ class RedisActivity:
 
     async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
         found: dict[int, Heading] = {}
-        left = [id for id in ids if 0 < id < FOREVER]
+        left = [id for id in ids if 0 < id < MAX_ID]
         while left:
             words = map(encode_id, left[:MAX_HEADINGS])
             heads = await self.database.run("headings", *words)

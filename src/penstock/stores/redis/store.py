@@ -7,7 +7,7 @@ from typing import Any, Self
 from redis.exceptions import MovedError
 
 from penstock.errors import NotYet, StoreTooNew, StoreUnusable
-from penstock.retry import MOVED, Retries
+from penstock.retry_policies import MOVED, Retries
 from penstock.store import Clock
 from penstock.stores.notifier import wait_for_work
 from penstock.stores.redis.connection import SCHEMA, RedisConnector, RedisDsn, parse, read_reply

@@ -16,15 +16,13 @@ from penstock.model.copies import (
     StoredTicket,
     StoreDump,
     StoredWaits,
-    TicketPlace,
 )
-from penstock.model.message import NEVER, PLAIN, Flag, HistoryRow, Meta
+from penstock.model.message import NEVER, PLAIN, TICKET_PLACES, Flag, HistoryRow, Meta, TicketPlace
 from penstock.rules.items import MOVED, REPLACED
 from penstock.stores.sql import copying_waits
 from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
-PLACES: tuple[TicketPlace, ...] = ("ready", "scheduled", "lease", "dead")
 # The bytes of bodies in a page.
 MAX_PAGE_BYTES = 8_000_000
 COLUMNS = {
@@ -140,7 +138,7 @@ async def read_tickets(
         return {}
     heads = {id for (id,) in await tx.all("copy_heads", **span)}
     tickets = {}
-    for place in PLACES:
+    for place in TICKET_PLACES:
         for id, *values in await tx.all(f"copy_{place}", **span):
             tickets[id] = make_ticket(place, values, id in heads)
     if not unfinished <= tickets.keys():

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from penstock.errors import OutcomeUnknown, PenstockError, StoreBusy, StoreClosed, StoreError
-from penstock.retry import TRANSACTION, Retries
+from penstock.retry_policies import TRANSACTION, Retries
 from penstock.store import Capabilities
 from penstock.stores.notifier import NullNotifier
 from penstock.stores.pool import Connection, ConnectionPool

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import InvalidState
-from penstock.model.heads import FeedHead, FirstRuns, HeadFeed, Rest
+from penstock.model.heads import EarlierRow, FeedHead, FirstRuns, HeadFeed
 from penstock.model.message import HistoryRow, Moment
-from penstock.model.store_types import Cursor, Exported, Tally
+from penstock.model.store_types import Cursor, Exported, PlaceCount
 from penstock.rules.digests import sort_durations
 from penstock.stores.sql.records import STATES, VERBS, decode_meta, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
@@ -38,8 +38,8 @@ async def past(tx: SqlTransaction, before: int, after: int, limit: int) -> list[
     return [make_history_row(row) for row in rows]
 
 
-async def census(tx: SqlTransaction) -> list[Tally]:
-    return [Tally(*row) for row in await tx.scan("census")]
+async def census(tx: SqlTransaction) -> list[PlaceCount]:
+    return [PlaceCount(*row) for row in await tx.scan("census")]
 
 
 async def depths(tx: SqlTransaction, ended: int) -> dict[tuple[int, str], int]:
@@ -89,7 +89,7 @@ async def make_head_feed(
     if missing := sorted(ids - heads.keys()):
         rows = await tx.all("heads_of", ids=tx.encode_ids(missing))
         heads |= {row[0]: make_head(row) for row in rows}
-    rests: dict[int, list[Rest]] = {}
+    rests: dict[int, list[EarlierRow]] = {}
     if ids:
         for id, *row in await tx.all("rests_of", ids=tx.encode_ids(sorted(ids))):
             rests.setdefault(id, []).append(make_rest(row))
@@ -115,6 +115,6 @@ def make_head(row: Any) -> FeedHead:
     )
 
 
-def make_rest(row: Sequence[Any]) -> Rest:
+def make_rest(row: Sequence[Any]) -> EarlierRow:
     position, verb, state, error, consumer, at, due_at = row
-    return Rest(position, VERBS[verb], STATES[state], error, consumer, at, due_at)
+    return EarlierRow(position, VERBS[verb], STATES[state], error, consumer, at, due_at)

@@ -11,13 +11,14 @@ from penstock.errors import NameTaken
 from penstock.model.changes import AWAITED, Item, ItemAnswer, ItemVerb
 from penstock.model.message import NEVER, Flag, State, Verb
 from penstock.model.store_types import AnswerKind, Entry
-from penstock.stores.sql import keys
+from penstock.stores.sql import ordering_keys
+from penstock.stores.sql.dedup import remember
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.messages import purge_set, put_back, redrive_set
 from penstock.stores.sql.publish import (
     compute_due_at,
     place,
     publish_checked,
-    remember,
     ticket_of,
     write_message,
 )
@@ -167,7 +168,7 @@ async def cancel(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
     ticket = await take(tx, item, locked)
     reason = "purged" if item.verb is ItemVerb.PURGE else "requested"
     await tx.record(ticket, Verb.CANCEL, State.CANCELLED, reason, error=item.by or None)
-    await keys.finalize(tx, item.id, ticket.flags, State.CANCELLED, reason)
+    await finalize(tx, item.id, ticket.flags, State.CANCELLED, reason)
     return CANCELLED
 
 
@@ -199,7 +200,7 @@ async def replace(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
     line = locked[1:3] if item.seen is State.SCHEDULED else (None, None)
     if not await keep_turn(tx, old, entry, id, *line):
         await place(tx, entry, id, full=False)
-    await keys.free(tx, item.id, old.flags)
+    await ordering_keys.free(tx, item.id, old.flags)
     return ItemAnswer(AnswerKind.DONE, State.CANCELLED, id)
 
 
@@ -238,7 +239,7 @@ async def keep_turn(
     ticket, due = ticket_of(entry, id, tx.now), compute_due_at(entry, tx.now)
     head = await tx.one("head_of", id=old.id)
     if head is not None and head[1] == entry.ordering_key:
-        await tx.lock(keys.make_lockable(*head))
+        await tx.lock(ordering_keys.make_lockable(*head))
         await tx.run("pass_head", id=old.id, new=id)
         if due > tx.now:
             await tx.put_scheduled(ticket, due)
@@ -250,7 +251,7 @@ async def keep_turn(
     turn = old.id if position is None else position
     await tx.put_scheduled(ticket, due if due > tx.now else NEVER, key, turn)
     if due <= tx.now:
-        await keys.advance(tx, old.queue_id, key)
+        await ordering_keys.advance(tx, old.queue_id, key)
     return True
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
 from penstock.model.store_types import MISSING, Answer, AnswerKind
-from penstock.stores.sql import keys
-from penstock.stores.sql.keys import finalize
+from penstock.stores.sql import ordering_keys
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.records import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
@@ -152,7 +152,7 @@ async def put_back(tx: SqlTransaction, row: Any, reason: str | None = None) -> N
     await tx.record(ticket, Verb.REDRIVE, State.SCHEDULED if keyed else State.READY, reason)
     if keyed:
         key = make_message(message[:7]).meta.ordering_key or ""
-        await keys.get_in_line(tx, ticket, key, await keys.find_end_of_line(tx))
+        await ordering_keys.get_in_line(tx, ticket, key, await ordering_keys.find_end_of_line(tx))
     else:
         await tx.put_ready(ticket)
 

@@ -11,15 +11,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
+from penstock.errors import Busy, NameTaken, QueueFull
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
 from penstock.model.store_types import Completion, Dedupe, Entry, Firing, Published
 from penstock.model.uniform_batch import UniformBatch
 from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
-from penstock.stores.sql import keys
+from penstock.stores.sql import ordering_keys
+from penstock.stores.sql.dedup import find_duplicate, remember
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.holds import hold_published
-from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
@@ -74,7 +75,7 @@ def list_lockables(entry: Entry) -> Iterator[Lockable]:
     if entry.max_depth is not None:
         yield ("depth", entry.queue_id, "")
     if entry.ordering_key is not None:
-        yield keys.make_lockable(entry.queue_id, entry.ordering_key)
+        yield ordering_keys.make_lockable(entry.queue_id, entry.ordering_key)
     if entry.unit is not None:
         for copy in entry.unit.copies:
             yield from list_lockables(copy)
@@ -127,42 +128,12 @@ async def write_message(tx: SqlTransaction, entry: Entry) -> int:
     return id
 
 
-async def find_duplicate(tx: SqlTransaction, entry: Entry) -> Published | None:
-    if entry.dedup is None:
-        return None
-    seen = await tx.one("dedup_seen", queue_id=entry.keys_queue_id, key=entry.dedup.key, now=tx.now)
-    if seen is None:
-        return None
-    id, digest = seen
-    if digest != entry.dedup.digest:
-        return Published(0, code=IdempotencyConflict.code)
-    return Published(id, duplicate=True)
-
-
 async def is_full(tx: SqlTransaction, entry: Entry) -> bool:
     if entry.max_depth is None or (entry.unit is not None and entry.unit.state is not None):
         return False
     row = await tx.one("depth", queue_id=entry.queue_id, most=entry.max_depth)
     depth: int = row[0]
     return depth >= entry.max_depth
-
-
-async def remember(tx: SqlTransaction, entry: Entry, id: int) -> None:
-    if entry.name is not None:
-        await tx.run("name_take", queue_id=entry.keys_queue_id, name=entry.name, id=id)
-    if (dedup := entry.dedup) is not None:
-        await tx.run(
-            "dedup_remember",
-            queue_id=entry.keys_queue_id,
-            key=dedup.key,
-            id=id,
-            digest=dedup.digest,
-            expires_at=compute_kept_until(dedup, tx.now),
-        )
-
-
-def compute_kept_until(dedup: Dedupe, now: Moment) -> Moment:
-    return NEVER if dedup.window is None else now + int(dedup.window * 1_000_000)
 
 
 async def place(tx: SqlTransaction, entry: Entry, id: int, full: bool) -> None:
@@ -178,7 +149,7 @@ async def place(tx: SqlTransaction, entry: Entry, id: int, full: bool) -> None:
     elif due > tx.now:
         await tx.put_scheduled(ticket, due, entry.ordering_key)
     elif entry.ordering_key is not None:
-        await keys.get_in_line(tx, ticket, entry.ordering_key, id)
+        await ordering_keys.get_in_line(tx, ticket, entry.ordering_key, id)
     else:
         await tx.put_ready(ticket)
 

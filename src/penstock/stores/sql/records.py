@@ -22,7 +22,6 @@ from penstock.model.message import (
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Diagnosis, Query, WorkerInfo
-from penstock.rules.settlements import make_seen_key
 from penstock.stores.sql.transaction import SqlTransaction
 
 decode_meta_json = msgspec.json.Decoder(Meta).decode
@@ -153,7 +152,7 @@ async def get_many(tx: SqlTransaction, ids: Sequence[int], *, full: bool = False
         timelines.setdefault(row[1], []).append(make_history_row(row[:-1], row[-1]))
     places = [
         (make, {row[0]: row[1:] for row in await tx.all(statement, ids=encoded)})
-        for statement, make in PLACES.items()
+        for statement, make in RECORD_MAKERS.items()
     ]
     found: dict[int, Record] = {}
     for row in await tx.all("messages", ids=encoded):
@@ -194,7 +193,7 @@ def make_dead_record(record: Record, row: Any) -> Record:
     )  # fmt: skip
 
 
-PLACES = {
+RECORD_MAKERS = {
     "leases_of": make_leased_record,
     "scheduled_of": make_scheduled_record,
     "dead_of": make_dead_record,
@@ -220,16 +219,6 @@ async def diagnose(tx: SqlTransaction, id: int, queue_id: int, limit: int) -> Di
 
 async def find_by_name(tx: SqlTransaction, queue_id: int, name: str) -> int | None:
     row = await tx.one("name_taken", queue_id=queue_id, name=name)
-    return row[0] if row else None
-
-
-async def find_seen(tx: SqlTransaction, queue_id: int, key: str) -> int | None:
-    row = await tx.one("dedup_seen", queue_id=queue_id, key=make_seen_key(key), now=tx.now)
-    return row[0] if row else None
-
-
-async def get_result(tx: SqlTransaction, id: int) -> bytes | None:
-    row = await tx.one("result", id=id, now=tx.now)
     return row[0] if row else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.model.message import Flag, Moment, State, Verb
 from penstock.model.waiting import ResumeResult, StoredHold
 from penstock.rules.waiting import decide_after, waits_for_all
-from penstock.stores.sql import keys
+from penstock.stores.sql import ordering_keys
 from penstock.stores.sql.records import make_message
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
@@ -226,4 +226,4 @@ async def resume_tickets(tx: SqlTransaction, tickets: Sequence[Ticket]) -> None:
         if ticket.id not in heads and await tx.one("take_scheduled", id=ticket.id) is not None:
             key = make_message((await tx.one("message", id=ticket.id))[:7]).meta.ordering_key or ""
             unheld = ticket._replace(flags=ticket.flags & ~Flag.HELD)
-            await keys.get_in_line(tx, unheld, key, ticket.id)
+            await ordering_keys.get_in_line(tx, unheld, key, ticket.id)

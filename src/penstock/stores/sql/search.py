@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from penstock.model.changes import Horizon
+from penstock.model.message import MAX_POSITION
 from penstock.model.search import Position, Scan, ScanHead, ScanPage, Source
 from penstock.stores.sql.transaction import SqlTransaction
 
 # Queues that one page reads at most.
 MAX_QUEUES = 100
-BIGGEST = 2**62
 # Ready messages are read in ascending order, the others in descending order.
-FIRST_READY = Position(0, -BIGGEST, 0)
-END_POSITION = Position(0, BIGGEST, BIGGEST)
+FIRST_READY = Position(0, -MAX_POSITION, 0)
+END_POSITION = Position(0, MAX_POSITION, MAX_POSITION)
 
 
 async def scan(tx: SqlTransaction, scan: Scan) -> ScanPage:

@@ -29,7 +29,7 @@ from penstock.model.store_types import (
 )
 from penstock.model.uniform_batch import are_plain, find_uniform
 from penstock.model.waiting import StepLog, StepSave, StepSaved, StoredSignal
-from penstock.retry import DEAD_LETTER, LOCKED, Retries
+from penstock.retry_policies import DEAD_LETTER, LOCKED, Retries
 from penstock.stores.sql import messages, publish, records, steps, upkeep, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance

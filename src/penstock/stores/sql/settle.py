@@ -17,9 +17,10 @@ from penstock.model.store_types import (
     Move,
     Sweep,
 )
-from penstock.rules.settlements import SEEN_WINDOW_S, make_seen_key
-from penstock.stores.sql.keys import finalize
+from penstock.stores.sql.dedup import record_seen
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.records import decode_meta
+from penstock.stores.sql.results import keep_result
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 LOST = Answer(AnswerKind.LOST)
@@ -47,24 +48,6 @@ async def complete_one(tx: SqlTransaction, item: Completion) -> Answer:
     await record_seen(tx, item, ticket.queue_id)
     await finalize(tx, ticket.id, ticket.flags, State.COMPLETED)
     return DONE
-
-
-async def record_seen(tx: SqlTransaction, item: Completion, queue_id: int) -> None:
-    """Records the keys that the message has dealt with, in the transaction that completes it."""
-    for key in item.seen:
-        await tx.run(
-            "dedup_remember",
-            queue_id=queue_id,
-            key=make_seen_key(key),
-            id=item.id,
-            digest=b"\0",
-            expires_at=tx.now + int(SEEN_WINDOW_S * 1_000_000),
-        )
-
-
-async def keep_result(tx: SqlTransaction, item: Completion) -> None:
-    if item.result is not None:
-        await tx.run("keep_result", id=item.id, now=tx.now, body=item.result)
 
 
 async def extend_one(tx: SqlTransaction, item: Extension) -> Answer:

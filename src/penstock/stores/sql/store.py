@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, Type
 
 from penstock.model.message import NEVER
 from penstock.stores.notifier import WorkNotifier, wait_for_work
-from penstock.stores.sql import (
-    documents,
-    export,
-    messages,
-    queues,
-    records,
-    upkeep,
-)
+from penstock.stores.sql import documents, export, messages, queues, records, upkeep
 from penstock.stores.sql import settle as settling
+from penstock.stores.sql.dedup import find_seen
 from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import with_audit
+from penstock.stores.sql.leader_election import agent_runs, claim_tick, end_tick
+from penstock.stores.sql.results import get_result
 from penstock.stores.sql.wait_verbs import WaitVerbs
 
 if TYPE_CHECKING:
@@ -36,8 +32,8 @@ if TYPE_CHECKING:
         Diagnosis,
         Exported,
         Mark,
+        PlaceCount,
         Query,
-        Tally,
         WorkerInfo,
     )
     from penstock.model.topology import TopologyChange
@@ -168,13 +164,13 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.read(upkeep.dead_counts)
 
     async def claim_tick(self, agent: str, every: float, by: str) -> bool:
-        return await self.database.write(upkeep.claim_tick, agent, every, by)
+        return await self.database.write(claim_tick, agent, every, by)
 
     async def end_tick(self, agent: str, by: str, result: str) -> None:
-        await self.database.write(upkeep.end_tick, agent, by, result)
+        await self.database.write(end_tick, agent, by, result)
 
     async def agent_runs(self) -> list[AgentRun]:
-        return await self.database.look(upkeep.agent_runs)
+        return await self.database.look(agent_runs)
 
     # Operators.
 
@@ -233,10 +229,10 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.look(records.find_by_name, queue_id, name)
 
     async def seen(self, queue_id: int, key: str) -> int | None:
-        return await self.database.look(records.find_seen, queue_id, key)
+        return await self.database.look(find_seen, queue_id, key)
 
     async def result(self, id: int) -> bytes | None:
-        return await self.database.look(records.get_result, id)
+        return await self.database.look(get_result, id)
 
     async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
         return await self.database.read(records.diagnose, id, queue_id, limit)
@@ -319,7 +315,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def frontier(self) -> int:
         return await self.database.read(export.frontier)
 
-    async def census(self) -> list[Tally]:
+    async def census(self) -> list[PlaceCount]:
         return await self.database.read(export.census)
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:

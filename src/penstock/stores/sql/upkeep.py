@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.model.message import Flag, State, Verb
-from penstock.model.store_types import AgentRun, Firing, Promoted, Pruned, Retention
+from penstock.model.store_types import Firing, Promoted, Pruned, Retention
 from penstock.store import Check
-from penstock.stores.sql import documents, keys
+from penstock.stores.sql import documents, ordering_keys
 from penstock.stores.sql.export import ready_since
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
@@ -36,7 +36,7 @@ async def promote_one(tx: SqlTransaction, ticket: Ticket, key: str | None) -> No
     waits = ticket.flags & Flag.KEYED and await tx.one("is_head", id=ticket.id) is None
     if waits and key is not None:
         await tx.run("get_in_line", id=ticket.id)
-        await keys.advance(tx, ticket.queue_id, key)
+        await ordering_keys.advance(tx, ticket.queue_id, key)
         return
     if await tx.one("take_scheduled", id=ticket.id) is not None:
         await tx.put_ready(ticket)
@@ -179,21 +179,6 @@ async def fire_one(tx: SqlTransaction, firing: Firing) -> bool:
     for entry in firing.entries:
         await publish_checked(tx, entry)
     return True
-
-
-async def claim_tick(tx: SqlTransaction, agent: str, every: float, by: str) -> bool:
-    """Claims a tick. One more than `every` ahead was claimed before the clock was set back."""
-    length = int(every * 1_000_000)
-    before, after = tx.now - length, tx.now + length
-    return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before, after=after) > 0
-
-
-async def end_tick(tx: SqlTransaction, agent: str, by: str, result: str) -> None:
-    await tx.run("end_tick", result=result, name=agent, by=by)
-
-
-async def agent_runs(tx: SqlTransaction) -> list[AgentRun]:
-    return [AgentRun(*row) for row in await tx.all("agent_runs")]
 
 
 async def dead_counts(tx: SqlTransaction) -> dict[int, int]:

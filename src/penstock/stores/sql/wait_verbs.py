@@ -16,7 +16,7 @@ from penstock.model.waiting import (
     Wait,
     WaitFacts,
 )
-from penstock.stores.sql import resume, steps, waiting
+from penstock.stores.sql import results, resume, steps, waiting
 from penstock.stores.sql.dialect import Database
 from penstock.stores.sql.documents import with_audit
 
@@ -64,7 +64,7 @@ class WaitVerbs:
         return await self.database.look(waiting.holds, ids)
 
     async def awaited_results(self, id: int) -> dict[int, bytes]:
-        return await self.database.look(waiting.awaited_results, id)
+        return await self.database.look(results.awaited_results, id)
 
     async def edges(self, id: int) -> list[Edge]:
         return await self.database.look(waiting.edges, id)

@@ -7,7 +7,16 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import ChildRefused
-from penstock.model.message import NEVER, After, Flag, Moment, State, Verb, keep_lasting_flags
+from penstock.model.message import (
+    MAX_POSITION,
+    NEVER,
+    After,
+    Flag,
+    Moment,
+    State,
+    Verb,
+    keep_lasting_flags,
+)
 from penstock.model.store_types import Answer, AnswerKind, Completion, Entry, Published
 from penstock.model.waiting import Edge, HeldEnd, Hold, StepRecord, StoredHold, Wait
 from penstock.rules.waiting import mark_awaited
@@ -21,11 +30,11 @@ from penstock.stores.sql.holds import (
     put_holds,
 )
 from penstock.stores.sql.publish import LockingTransaction, any_refused, publish_all, publish_atomic
-from penstock.stores.sql.settle import end, explain, find_state, keep_result
+from penstock.stores.sql.results import keep_result
+from penstock.stores.sql.settle import end, explain, find_state
 from penstock.stores.sql.steps import put_step
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
-FOREVER = 2**62
 Publish: TypeAlias = Callable[[Any, Sequence[Entry]], Awaitable[list[Published]]]
 encode = msgspec.json.Encoder().encode
 
@@ -35,7 +44,7 @@ async def wait(tx: SqlTransaction, asked: Wait, publish: Publish) -> Answer:
     if asked.seen_flags & Flag.FROM_DEAD:
         return Answer(AnswerKind.INVALID, State.CLAIMED)
     row = await tx.one(
-        "settle", id=asked.id, fence=asked.fence, flags=asked.seen_flags, expired_by=FOREVER
+        "settle", id=asked.id, fence=asked.fence, flags=asked.seen_flags, expired_by=MAX_POSITION
     )
     if row is None:
         return await explain(tx, asked.id, asked.fence, Verb.WAIT)
@@ -152,10 +161,6 @@ async def edges(tx: SqlTransaction, id: int) -> list[Edge]:
         Edge(held_id, awaited_id, number, None if state is None else State(state))
         for held_id, awaited_id, number, state in await tx.all("edges_of", id=id)
     ]
-
-
-async def awaited_results(tx: SqlTransaction, id: int) -> dict[int, bytes]:
-    return {awaited: bytes(body) for awaited, body in await tx.all("awaited_results", id=id)}
 
 
 async def holds(tx: SqlTransaction, ids: Sequence[int]) -> list[StoredHold]:

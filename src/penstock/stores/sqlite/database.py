@@ -120,9 +120,9 @@ class SqliteDatabase:
             self.writer = InlineWriter(self.writing, self.notifier)
             self.reader = db
         else:
-            self.gate = WriteTurns(f"{files.path}.lock")
+            self.write_turns = WriteTurns(f"{files.path}.lock")
             sync = None if durability == "safe" else files.sync
-            self.writer = ThreadWriter(self.writing, self.notifier, self.gate, sync)
+            self.writer = ThreadWriter(self.writing, self.notifier, self.write_turns, sync)
             log = f"{self.path}-wal"
             self.notifier.watcher = CommitWatcher(
                 log, self.notifier, self.read_data_version, self.find_ready
@@ -153,7 +153,7 @@ class SqliteDatabase:
             for _ in range(READERS):
                 self.readers.get().close()
             self.reader.close()
-            self.gate.close()
+            self.write_turns.close()
         self.writing.db.close()
         self.gone = True
 
@@ -192,7 +192,7 @@ class SqliteDatabase:
         """Closes the inherited lock file, or its lock would outlive the process that took it."""
         if self.files is not None and not self.gone:
             self.closed = self.gone = True
-            os.close(self.gate.file)
+            os.close(self.write_turns.file)
 
     async def write(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write_in(NEXT, work, *args, **kwargs)

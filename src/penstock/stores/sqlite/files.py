@@ -10,7 +10,7 @@ from contextlib import suppress
 from penstock.errors import StoreFull, StoreUnusable
 
 MIN_VERSION = (3, 38, 0)
-BALLAST = 16 * 1_048_576
+BALLAST_BYTES = 16 * 1_048_576
 RESERVE_BYTES = 16 * 1_048_576
 # A body is written to the -wal file and to the database.
 WRITE_AMPLIFICATION = 2
@@ -133,14 +133,14 @@ class StoreFiles:
 
     def load_ballast(self) -> None:
         """Reserves disk space for settling when the disk is full."""
-        if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST + RESERVE_BYTES:
+        if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST_BYTES + RESERVE_BYTES:
             return
         file = os.open(self.ballast, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file, 0, BALLAST)
+                os.posix_fallocate(file, 0, BALLAST_BYTES)
             else:
-                os.pwrite(file, b"\0" * BALLAST, 0)
+                os.pwrite(file, b"\0" * BALLAST_BYTES, 0)
         except OSError:
             os.unlink(self.ballast)
         finally:

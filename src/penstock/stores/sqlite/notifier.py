@@ -137,9 +137,9 @@ class CommitWatcher:
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
             self.loop.add_reader(self.file, self.handle_change)
-        self.arm()
+        self.watch_next_commit()
 
-    def arm(self) -> None:
+    def watch_next_commit(self) -> None:
         """Watches before it checks, so that nothing in between is missed."""
         if self.libc is not None:
             mask = IN_MODIFY | IN_ONESHOT
@@ -167,7 +167,7 @@ class CommitWatcher:
         if not self.notifier.waiting:
             return
         if self.look() or (step := next(steps, None)) is None:
-            self.arm()
+            self.watch_next_commit()
         elif self.loop is not None:
             self.timer = self.loop.call_later(step, self.poll_again, steps)
 

@@ -86,14 +86,14 @@ def set_up_in_turn(
     db: sqlite3.Connection, files: StoreFiles, clock: Clock, durability: Durability
 ) -> None:
     """Lets one process create the file, because switching to WAL does not wait for locks."""
-    gate = WriteTurns(f"{files.path}.lock", patience=BUSY_TIMEOUT_S)
-    held = is_fresh(db) and gate.enter()
+    write_turns = WriteTurns(f"{files.path}.lock", acquire_timeout_s=BUSY_TIMEOUT_S)
+    held = is_fresh(db) and write_turns.enter()
     try:
         set_up(db, clock, durability)
     finally:
         if held:
-            gate.leave()
-        gate.close()
+            write_turns.leave()
+        write_turns.close()
 
 
 def make_store(database: SqliteDatabase) -> SqliteStore:

@@ -37,8 +37,9 @@ from penstock.stores.sql import messages, queues, records, resume, steps, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
-from penstock.stores.sql.keys import finalize
-from penstock.stores.sql.settle import complete_one, explain, extend_one, keep_result
+from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.results import keep_result
+from penstock.stores.sql.settle import complete_one, explain, extend_one
 from penstock.stores.sqlite import caller_transaction, publish
 from penstock.stores.sqlite.caller_transaction import ADAPTERS
 from penstock.stores.sqlite.database import SqliteDatabase, bind
@@ -53,7 +54,7 @@ encode = msgspec.json.Encoder().encode
 class SqliteVerbs:
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
-        self.rivals = RivalWriters()
+        self.rivals = ForeignWriteDetector()
 
     def write(
         self, order: int, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
@@ -75,13 +76,13 @@ class SqliteVerbs:
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         caller = ADAPTERS.adapt(connection)
-        return self.tell_committed(*caller.run(self.publishing(entries)))
+        return self.notify_committed(*caller.run(self.publishing(entries)))
 
     async def aenqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         caller = await ADAPTERS.adapt_async(connection)
-        return self.tell_committed(*await caller.arun(self.publishing(entries)))
+        return self.notify_committed(*await caller.arun(self.publishing(entries)))
 
     def complete_on(self, connection: object, item: Completion) -> None:
         ADAPTERS.adapt(connection).run(self.completing(item))
@@ -123,7 +124,7 @@ class SqliteVerbs:
         path, now = self.database.path, self.database.clock()
         return lambda db: caller_transaction.complete(db, path, now, item)
 
-    def tell_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
+    def notify_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
         if committed:
             self.database.notifier.ring()
         return outcomes
@@ -212,7 +213,7 @@ class SqliteVerbs:
         return replace(changed, commit=self.database.writing.commit_time)
 
 
-class RivalWriters:
+class ForeignWriteDetector:
     """Notices whether anything else was written between two changes with items."""
 
     def __init__(self) -> None:
@@ -231,7 +232,7 @@ class RivalWriters:
 
 
 async def advance_timed(
-    tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: RivalWriters
+    tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: ForeignWriteDetector
 ) -> Changed | None:
     began, are_waiting = monotonic(), rivals.have_written(tx.db)
     changed = await advance(tx, change, publish.publish_atomic, act)

@@ -29,16 +29,16 @@ class WriteTurns:
     writes apart, so writing without a turn is slow, never wrong.
     """
 
-    def __init__(self, path: str, patience: float = 0.25) -> None:
+    def __init__(self, path: str, acquire_timeout_s: float = 0.25) -> None:
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.patience = patience
+        self.acquire_timeout_s = acquire_timeout_s
         self.mutex = threading.Lock()
         self.granted = threading.Event()
         self.waiter: threading.Thread | None = None
         self.abandoned = False
 
     def enter(self) -> bool:
-        """Returns True with the lock; False after `patience`, or at once while it is stuck."""
+        """Returns True with the lock; False after `acquire_timeout_s`, or at once if stuck."""
         with self.mutex:
             if self.waiter is not None:
                 return False
@@ -63,7 +63,7 @@ class WriteTurns:
         self.abandoned = False
         self.waiter = threading.Thread(target=self._block, name="penstock-gate", daemon=True)
         self.waiter.start()
-        self.granted.wait(self.patience)
+        self.granted.wait(self.acquire_timeout_s)
         with self.mutex:
             if self.granted.is_set():
                 self.waiter = None
@@ -198,7 +198,7 @@ class ThreadWriter:
         self,
         applier: Applier,
         notifier: SocketNotifier,
-        gate: WriteTurns,
+        write_turns: WriteTurns,
         sync: Callable[[], None] | None = None,
     ) -> None:
         self.applier = applier
@@ -206,7 +206,7 @@ class ThreadWriter:
         self.sync = sync
         self.sync_at: float | None = None
         self.notifier = notifier
-        self.gate = gate
+        self.write_turns = write_turns
         self.loop = asyncio.get_running_loop()
         self.inbox: deque[WriteJob] = deque()
         self.alarm: SimpleQueue[None] = SimpleQueue()
@@ -272,14 +272,14 @@ class ThreadWriter:
 
     def write(self) -> None:
         # Take the turn before the inbox: jobs that arrive while waiting join the batch.
-        held = self.gate.enter()
+        held = self.write_turns.enter()
         try:
             self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MAX_BATCH))]
             self.jobs.sort(key=order_of)
             outcomes, woken = self.applier.apply(self.jobs)
         finally:
             if held:
-                self.gate.leave()
+                self.write_turns.leave()
         self.jobs = []
         self.loop.call_soon_threadsafe(self.deliver, outcomes, woken)
         if woken:

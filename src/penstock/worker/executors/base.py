@@ -13,7 +13,7 @@ import structlog
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import JobLogFilter, running
-from penstock.worker.policy import TimedOut
+from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()

@@ -20,7 +20,7 @@ from penstock.worker.executors.base import (
     list_contexts,
 )
 from penstock.worker.handler import Handler
-from penstock.worker.policy import TimedOut
+from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()

@@ -19,11 +19,11 @@ from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.model.message import Settlement
 from penstock.model.store_types import Completion
+from penstock.worker.ack_policy import Retry, format_error, judge
 from penstock.worker.context import Context
 from penstock.worker.handler import FunctionReference, Handler
 from penstock.worker.job_logging import forward_records
 from penstock.worker.local_context import NullReporter
-from penstock.worker.policy import Retry, format_error, judge
 from penstock.worker.tracebacks import format_thread, format_traceback
 
 # Requests a stack trace of the current run.

@@ -14,11 +14,11 @@ import msgspec
 from penstock.errors import InvalidInput
 from penstock.model.message import Release
 from penstock.model.settings import SHELL_TYPE
+from penstock.worker.ack_policy import CodecError
 from penstock.worker.context import Context
 from penstock.worker.executors import subreaper
 from penstock.worker.executors.shell_job import ShellJob, read_job
 from penstock.worker.handler import Handler
-from penstock.worker.policy import Unfit
 
 MAX_OUTPUT_BYTES = 10 * 1_048_576
 MAX_TAIL_BYTES = 300
@@ -42,7 +42,7 @@ class ShellHandler(Handler):
         try:
             job = read_job(context.delivery.body)
         except InvalidInput as error:
-            raise Unfit(str(error)) from None
+            raise CodecError(str(error)) from None
         folder = self.directory / str(context.id)
         with ExitStack() as files:
             try:

@@ -49,10 +49,10 @@ local function look_from(ids, numbers)
     if #ids == 0 then return tonumber(ARGV[4]) end
     local tickets = call('HMGET', ticket, unpack(ids))
     local leases = call('HMGET', lease, unpack(ids))
-    local corpses = call('HMGET', dead, unpack(ids))
+    local dead_tickets = call('HMGET', dead, unpack(ids))
     for place, id in ipairs(ids) do
         local value = call('HGET', message, id)
-        look(id, value, tickets[place], leases[place], corpses[place])
+        look(id, value, tickets[place], leases[place], dead_tickets[place])
         room = room - (value and #value or 0)
         if room < 0 then return numbers[place] end
     end

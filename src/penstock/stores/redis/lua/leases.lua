@@ -5,12 +5,12 @@ local function told_of(id, fence)
     local text = call('HGET', lease, id)
     if not text or (fence and match(text, '^%d+') ~= fence) then return '' end
     local value = call('HGET', message, id)
-    local corpse = match(text, '^%d+ x') and dead_of(id)
+    local dead_ticket = match(text, '^%d+ x') and dead_of(id)
     local rows = {}
     for _, row in ipairs(match(text, '^%d+ x') and rows_of(id) or {}) do rows[#rows + 1] = row[2] end
     return {
         id, text, call('ZSCORE', lease_until, id), sub(value, 1, heading(value).body - 1),
-        corpse and corpse.reason or '', rows,
+        dead_ticket and dead_ticket.reason or '', rows,
     }
 end
 

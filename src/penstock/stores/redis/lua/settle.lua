@@ -14,26 +14,26 @@ local function moved(t, move)
     return due_at
 end
 
-local function place_dead(t, move, corpse)
+local function place_dead(t, move, dead_ticket)
     local flags = t.flags
-    put_dead(t, corpse and corpse.dead_at or now, move.reason, move.error or (corpse and corpse.error))
+    put_dead(t, dead_ticket and dead_ticket.dead_at or now, move.reason, move.error or (dead_ticket and dead_ticket.error))
     t.flags = flags
 end
 
 local function apply(t, move)
-    local corpse = has(t.flags, FROM_DEAD) and dead_of(t.id)
+    local dead_ticket = has(t.flags, FROM_DEAD) and dead_of(t.id)
     local due_at = moved(t, move)
-    if corpse and move.state ~= 'dead' then call('HDEL', dead, t.id) end
+    if dead_ticket and move.state ~= 'dead' then call('HDEL', dead, t.id) end
     record(t, move.verb, move.state, {
         reason = move.reason, error = move.error, due = due_at and whole(due_at), lease = t.text,
         traceback = move.traceback,
     })
     if move.state == 'ready' then put_ready(t) end
     if move.state == 'scheduled' then put_scheduled(t, whole(due_at)) end
-    if move.state == 'dead' then place_dead(t, move, corpse) end
+    if move.state == 'dead' then place_dead(t, move, dead_ticket) end
     drop_lease(t)
     -- A dead letter that stays dead is not announced twice.
-    if corpse and move.state == 'dead' then t.flags = bit.band(t.flags, bit.bnot(CALLBACK)) end
+    if dead_ticket and move.state == 'dead' then t.flags = bit.band(t.flags, bit.bnot(CALLBACK)) end
     if move.state == 'dead' or FINAL[move.state] then over(t, move.state, move.reason) end
     return 'done'
 end

@@ -1,23 +1,20 @@
-"""Ack policies and retry strategies: how the outcome of a run settles its message."""
+"""Ack policies: how the outcome of a run settles its message."""
 
-import random
-from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from penstock.model import message
-from penstock.model.fields import MAX_DELAY_S, MAX_RUNS
+from penstock.model.fields import MAX_DELAY_S
 from penstock.model.message import Leased, Settlement
-from penstock.model.settings import Backoff, check_range
-from penstock.rules.lifecycle import compute_delay
-from penstock.rules.settlements import check_settlement
 from penstock.rules.validation import check_number
-from penstock.worker.tracebacks import Reported
+from penstock.worker.retry_strategies import AttemptTimes, Strategy, TimedStrategy, apply_strategy
+from penstock.worker.timeouts import TimedOut
+from penstock.worker.tracebacks import FormattedError
 
 
-class Retry(Reported):
+class Retry(FormattedError):
     """Raise it in a handler to retry, after `delay` seconds if given."""
 
     def __init__(self, delay: float | None = None, reason: str = "") -> None:
@@ -34,11 +31,7 @@ class Cancelled(Exception):
     """Raised by `context.raise_if_cancelled()` to stop a run that was cancelled."""
 
 
-class TimedOut(Reported):
-    """A run exceeded its timeout."""
-
-
-class Unfit(Exception):
+class CodecError(Exception):
     """Arguments or a result do not match their annotations, so a retry is pointless."""
 
 
@@ -48,90 +41,6 @@ class AckPolicy(StrEnum):
     ACK = "ack"
     ACK_FIRST = "ack_first"
     MANUAL = "manual"
-
-
-class Strategy(Protocol):
-    """A custom retry strategy: returns the delay after an attempt, or None to give up.
-
-    If it has attributes `max_attempts` and `max_total_delay`, they apply as well.
-    """
-
-    def delay(self, attempt: int) -> float | None: ...
-
-
-class TimedStrategy(Protocol):
-    """A custom retry strategy that knows when the first and the last attempt began.
-
-    Returns when to try again, or None to give up. A worker reads the times from the store.
-    """
-
-    def get_next_attempt_at(
-        self, *, first_attempt_at: datetime, last_attempt_at: datetime, attempts_count: int
-    ) -> datetime | None: ...
-
-
-class AttemptTimes(NamedTuple):
-    first_at: datetime
-    last_at: datetime
-
-
-class RetryStrategy(Struct, frozen=True):
-    """Retries with a backoff, until `max_attempts` or `max_total_delay` seconds since the first.
-
-    Without limits it retries for ever, unless the message has a limit of its own.
-    """
-
-    backoff: Backoff
-    max_attempts: int | None = None
-    max_total_delay: float | None = None
-
-    def __post_init__(self) -> None:
-        check_range("max_attempts", self.max_attempts, 1, MAX_RUNS)
-        check_range("max_total_delay", self.max_total_delay, 0, MAX_DELAY_S)
-
-    def delay(self, attempt: int) -> float | None:
-        return compute_delay(attempt, self.backoff, random.random)
-
-
-def constant(
-    delay: float,
-    *,
-    jitter: str = "none",
-    max_attempts: int | None = None,
-    max_total_delay: float | None = None,
-) -> RetryStrategy:
-    backoff = Backoff(kind="constant", initial=delay, max=delay, jitter=jitter)
-    return RetryStrategy(backoff, max_attempts, max_total_delay)
-
-
-def linear(
-    initial: float,
-    step: float,
-    *,
-    longest: float = 3600.0,
-    jitter: str = "none",
-    max_attempts: int | None = None,
-    max_total_delay: float | None = None,
-) -> RetryStrategy:
-    backoff = Backoff(kind="linear", initial=initial, step=step, max=longest, jitter=jitter)
-    return RetryStrategy(backoff, max_attempts, max_total_delay)
-
-
-def exponential(
-    initial: float = 1.0,
-    factor: float = 2.0,
-    *,
-    longest: float = 3600.0,
-    jitter: str = "none",
-    max_attempts: int | None = None,
-    max_total_delay: float | None = None,
-) -> RetryStrategy:
-    backoff = Backoff(initial=initial, factor=factor, max=longest, jitter=jitter)
-    return RetryStrategy(backoff, max_attempts, max_total_delay)
-
-
-def no_retry() -> RetryStrategy:
-    return RetryStrategy(Backoff(kind="none", jitter="none"), max_attempts=1)
 
 
 class AckRules(Struct, frozen=True):
@@ -176,7 +85,7 @@ def judge(
             return follow_strategy(rules, delivery, nack, times)
     if rules.policy in (AckPolicy.ACK, AckPolicy.ACK_FIRST):
         return None
-    if isinstance(error, Unfit) or not should_retry(rules, error):
+    if isinstance(error, CodecError) or not should_retry(rules, error):
         return message.SettleReject(format_error(error))
     return retry(rules, delivery, error, times)
 
@@ -218,35 +127,6 @@ def follow_strategy(
         raised = f"its retry strategy raised {format_error(broken)}"
         error = raised if nack.error is None else f"{nack.error}; {raised}"
         return message.Nack(error, None, nack.reason)
-
-
-def apply_strategy(
-    strategy: Strategy | TimedStrategy,
-    delivery: Leased,
-    nack: message.Nack,
-    times: AttemptTimes | None,
-) -> Settlement:
-    """Asks the strategy for a delay. Raises if it is invalid."""
-    delay = compute_strategy_delay(strategy, delivery.attempts + 1, times)
-    if delay is None:
-        return message.SettleReject(nack.error)
-    own = getattr(strategy, "max_attempts", None)
-    most_runs = own or delivery.meta.max_attempts or MAX_RUNS
-    most_time = getattr(strategy, "max_total_delay", None)
-    return check_settlement(message.Nack(nack.error, delay, nack.reason, most_runs, most_time))
-
-
-def compute_strategy_delay(
-    strategy: Strategy | TimedStrategy, attempt: int, times: AttemptTimes | None
-) -> float | None:
-    if times is None:
-        return cast(Strategy, strategy).delay(attempt)
-    next_at = cast(TimedStrategy, strategy).get_next_attempt_at(
-        first_attempt_at=times.first_at, last_attempt_at=times.last_at, attempts_count=attempt
-    )
-    if next_at is None:
-        return None
-    return max(0.0, (next_at - datetime.now(UTC)).total_seconds())
 
 
 def format_error(error: BaseException) -> str:

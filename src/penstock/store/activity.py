@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penstock.model.copies import CopyCursor, StoreDump
     from penstock.model.heads import DigestBounds, FeedDigest, HeadFeed
     from penstock.model.message import HistoryRow, Moment
-    from penstock.model.store_types import Cursor, Exported, Feed, Tally
+    from penstock.model.store_types import Cursor, Exported, Feed, PlaceCount
 
 
 class StoreActivity(Protocol):
@@ -61,7 +61,7 @@ class StoreExport(Protocol):
     async def digest(self, cursor: Cursor, limit: int, bounds: DigestBounds) -> FeedDigest:
         """Reads the same feed for what only counts, with most of its rows in groups."""
 
-    async def census(self) -> list[Tally]:
+    async def census(self) -> list[PlaceCount]:
         """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.model.message import NEVER, Moment
-from penstock.store_activity import StoreActivity, StoreExport
-from penstock.store_waiting import StoreWaiting
+from penstock.store.activity import StoreActivity, StoreExport
+from penstock.store.waiting import StoreWaiting
 
 if TYPE_CHECKING:
     from penstock.model.changes import Change, Changed, Horizon

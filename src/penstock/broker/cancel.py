@@ -1,8 +1,9 @@
-"""Cancels a message together with the messages that its steps published, and those of theirs."""
+"""Cancels a message, alone or together with all messages below it that its steps published."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.broker.audit import note_changes
 from penstock.broker.edits import raise_unless_settled
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.queues import check_allowed
@@ -11,7 +12,7 @@ from penstock.model.message import Record, State
 from penstock.model.queue import HUMAN
 from penstock.model.store_types import Answer, AnswerKind
 from penstock.model.waiting import CancelledTree
-from penstock.retry import DEAD_LETTER
+from penstock.retry_policies import DEAD_LETTER
 from penstock.rules.human_steps import make_abandoned
 from penstock.rules.waiting import list_children
 from penstock.store import Store
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 MAX_TREE = 10_000
 BATCH = 500
+
+
+async def cancel_message(admin: "Admin", record: Record, *, force: bool) -> Answer:
+    note_changes({"state": record.state}, {"state": State.CANCELLED})
+    (answer,) = await admin.store.cancel((record.message.id,), force=force)
+    raise_unless_settled(answer, record)
+    if record.state is State.SCHEDULED:
+        await end_human_steps(admin.store, admin.directory, record.message.id)
+    return answer
 
 
 class TreeCanceller:
