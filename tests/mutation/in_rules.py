@@ -230,6 +230,12 @@ AUDIT = (
          "each.id > head.closed and each.id not in sealed", "each.id > head.closed", "audit_chain"),
     rule("retention_is_removal", "rules/audit_chain.py check_segment",
          "if seal.at >= now - RETENTION_S * MICROS_PER_SECOND:", "if True:", "audit_chain"),
+    rule("pruned_seals_leave_no_anchor", "broker/audit.py prune", "anchor=dropped[-1].end",
+         "anchor=None", "audit_chain"),
+    rule("a_kept_seal_before_the_chain_is_fine", "rules/audit_chain.py check_kept",
+         "return [Finding(FindingKind.MISSING, number=number)]", "return []", "audit_chain"),
+    rule("each_hour_restarts_a_minimum_duration", "rules/alerts.py find_new",
+         "state.opened.get(subject, at)", "at", "tests/http/test_alert_sender.py"),
 )  # fmt: skip
 
 FILTER = "tests/unit/test_filter.py"
