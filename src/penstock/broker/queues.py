@@ -11,7 +11,7 @@ from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound, Slu
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import Moment, State
 from penstock.model.queue import EVERY, Queue, QueueState, Schedule, Scope
-from penstock.model.settings import change, get_preset
+from penstock.model.settings import QueueSettings, change, get_preset
 from penstock.model.store_types import Query
 from penstock.retry import DELETE_QUEUE
 from penstock.rules import drafts, validation
@@ -66,6 +66,7 @@ class QueueAdmin:
         if found is None:
             raise NotFound(f"no scope named {scope!r}")
         made = change(get_preset(preset_name), settings)
+        await self.check_anomalies(made)
         note_changes({}, {"name": name, "preset": preset_name, **settings})
         queue = await self.store.create_queue(found.id, name, made)
         self.directory.forget()
@@ -76,6 +77,7 @@ class QueueAdmin:
     ) -> Queue:
         """Creates the queue, or gives an existing one exactly these settings."""
         wanted = change(get_preset(preset_name), settings)
+        await self.check_anomalies(wanted)
         try:
             return await self.create_queue(name, preset_name=preset_name, scope=scope, **settings)
         except SlugConflict:
@@ -101,10 +103,19 @@ class QueueAdmin:
     async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         queue = await self.queue(name, scope=scope)
         changed = change(queue.settings, settings)
+        await self.check_anomalies(changed)
         check_new_mask(queue, changed.mask, self.reveals)
         note_changes(queue.settings, changed)
         await self.store.change_queue(queue.id, settings=changed)
         return await self._reload(name, scope)
+
+    async def check_anomalies(self, settings: QueueSettings) -> None:
+        """Refuses kinds of anomalies that are neither built in nor those of a detector."""
+        if own := settings.anomalies.own_kinds:
+            # Imported late, because most queues name no such kind.
+            from penstock.broker.anomalies import refuse_unknown
+
+            await refuse_unknown(self.store, own)
 
     async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
         """Pauses, resumes, drains or archives a queue."""

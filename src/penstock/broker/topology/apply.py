@@ -81,9 +81,10 @@ class Topology:
         check = check_grants or refuse_grants
         # Kinds in the order in which they are applied. A new kind joins by a row.
         table: tuple[TopologyKind, ...] = (
-            ScopeKind(), QueueKind(), ScheduleKind(check_draft), SchemaKind(schemas), BindingKind(),
-            SubscriptionKind(), TrustKind(check), RoleKind(check), RuleKind(rules, check_url),
-            PatternKind(), AlertKind(check_url), HumanWebhookKind(check_url),
+            ScopeKind(), QueueKind(admin.check_anomalies), ScheduleKind(check_draft),
+            SchemaKind(schemas), BindingKind(), SubscriptionKind(), TrustKind(check),
+            RoleKind(check), RuleKind(rules, check_url), PatternKind(), AlertKind(check_url),
+            HumanWebhookKind(check_url),
         )  # fmt: skip
         self.kinds = {kind.name: kind for kind in table}
 
