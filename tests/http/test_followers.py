@@ -11,9 +11,11 @@ from penstock import stores
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.local import Broker
+from penstock.http.events.act_tail import ActTail
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
 from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import Filter, Hub
+from penstock.model.documents import AuditEntry
 from penstock.model.message import Draft
 from penstock.rules.anomalies import RESOLVE_AFTER_S
 from penstock.testing.simulation import ManualClock
@@ -97,6 +99,31 @@ async def test_actions_that_ended_before_the_first_look_are_not_reported(watch: 
         await watch.run_once()
     await watch.bulk_tail.tick()
     assert watch.events() == []
+
+
+async def test_acts_reach_listeners_that_ask_for_them_and_may_see_them(watch: Watch) -> None:
+    tail = ActTail(watch.broker.store, watch.hub)
+    asked = frozenset({"act"})
+    blind = watch.hub.listen(Filter("default", kinds=asked))
+    watch.listener = watch.hub.listen(
+        Filter("default", kinds=asked, sees_act=lambda act: act.subject != "eve")
+    )
+    everything = watch.hub.listen(Filter("default", sees_act=lambda act: True))
+    acts = [
+        AuditEntry(subject=each, tenant=tenant, verb="POST", target="/v1/queues/mail/pause")
+        for each, tenant in (("ann", "default"), ("eve", "default"), ("bob", "acme"))
+    ]
+    await watch.broker.store.record(acts[:1])
+    await tail.tick()
+    await watch.broker.store.record(acts)
+    for _ in range(2):
+        await tail.tick()
+    (event,) = watch.events()
+    assert (event["kind"], event["subject"], event["queue"], event["verb"]) == (
+        "act", "ann", "mail", "POST",
+    )  # fmt: skip
+    assert not blind.unread
+    assert not everything.unread
 
 
 async def test_an_anomaly_opens_and_is_resolved(watch: Watch) -> None:

@@ -10,6 +10,7 @@ from penstock.http.events.hub import KINDS, Filter
 from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
+from penstock.model.documents import AuditEntry
 from penstock.model.live_events import Audience
 from penstock.model.queue import EVERY, HUMAN
 from penstock.rules.access import Right
@@ -43,7 +44,8 @@ async def stream_events(
     | None = None,
 ) -> EventStream:
     """Streams the events of the given scopes, queues and kinds, or all. `filter` selects by fields
-    that events carry. Events carry no message bodies. With Last-Event-ID, missed events are sent
+    that events carry. Events carry no message bodies. Entries of the audit log are sent if the kind
+    `act` is given, to callers with the right `access`. With Last-Event-ID, missed events are sent
     first, at least once. A browser's EventSource cannot send headers: give it a ticket, and the id
     of the last event in `last_event_id`."""
     if unknown := set(kind) - set(KINDS):
@@ -55,7 +57,12 @@ async def stream_events(
     def sees(scope: str, audience: Audience) -> bool:
         return is_addressed(call, scope, audience)
 
-    wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node, sees=sees)
+    def sees_act(act: AuditEntry) -> bool:
+        return Right.ACCESS in call.caller.access.rights and call.caller.may_see_entry(act)
+
+    wanted = Filter(
+        call.caller.tenant, *names, allows=call.allows, node=node, sees=sees, sees_act=sees_act
+    )
     call.service.event_streams.take(call.caller)
     try:
         listener = await call.service.follower.listen(wanted)
