@@ -21,6 +21,15 @@ from penstock.store import Store
 PURGEABLE = ("ready", "scheduled", "dead")
 
 
+async def check_anomalies(store: Store, settings: QueueSettings) -> None:
+    """Refuses kinds of anomalies that are neither built in nor those of a detector."""
+    if own := settings.anomalies.own_kinds:
+        # Imported late, because most queues name no such kind.
+        from penstock.broker.anomalies import refuse_unknown
+
+        await refuse_unknown(store, own)
+
+
 class QueueAdmin:
     """Administers queues. `allows` decides by scope and queue; queue EVERY means all.
 
@@ -66,7 +75,7 @@ class QueueAdmin:
         if found is None:
             raise NotFound(f"no scope named {scope!r}")
         made = change(get_preset(preset_name), settings)
-        await self.check_anomalies(made)
+        await check_anomalies(self.store, made)
         note_changes({}, {"name": name, "preset": preset_name, **settings})
         queue = await self.store.create_queue(found.id, name, made)
         self.directory.forget()
@@ -77,7 +86,7 @@ class QueueAdmin:
     ) -> Queue:
         """Creates the queue, or gives an existing one exactly these settings."""
         wanted = change(get_preset(preset_name), settings)
-        await self.check_anomalies(wanted)
+        await check_anomalies(self.store, wanted)
         try:
             return await self.create_queue(name, preset_name=preset_name, scope=scope, **settings)
         except SlugConflict:
@@ -103,19 +112,11 @@ class QueueAdmin:
     async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         queue = await self.queue(name, scope=scope)
         changed = change(queue.settings, settings)
-        await self.check_anomalies(changed)
+        await check_anomalies(self.store, changed)
         check_new_mask(queue, changed.mask, self.reveals)
         note_changes(queue.settings, changed)
         await self.store.change_queue(queue.id, settings=changed)
         return await self._reload(name, scope)
-
-    async def check_anomalies(self, settings: QueueSettings) -> None:
-        """Refuses kinds of anomalies that are neither built in nor those of a detector."""
-        if own := settings.anomalies.own_kinds:
-            # Imported late, because most queues name no such kind.
-            from penstock.broker.anomalies import refuse_unknown
-
-            await refuse_unknown(self.store, own)
 
     async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
         """Pauses, resumes, drains or archives a queue."""

@@ -25,7 +25,7 @@ from penstock.wire.fields import to_datetime, to_optional_moment
 
 
 def make_followed_entry(event: str) -> ActivityEntry | None:
-    """Returns None for events that tell of the stream itself."""
+    """Returns None for events about the stream itself."""
     fields = msgspec.json.decode(event, type=dict[str, object])
     if fields["kind"] not in ACTIVITY_KINDS:
         return None

@@ -81,6 +81,16 @@ def list_(
         return await find_entries(store, query), now
 
     page, now = session.run_on_store(work)
+    print_entries(session, page, now)
+    if page.before is not None and len(page.entries) < filters["limit"]:
+        click.echo(
+            f"penstock: the search stopped at entry {page.before};"
+            f" continue with --before {page.before}",
+            err=True,
+        )
+
+
+def print_entries(session: CommandContext, page: AuditResult, now: Moment) -> None:
     columns = ("age", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
         (
@@ -95,12 +105,6 @@ def list_(
         for each in page.entries
     ]
     session.print_table(columns, rows, "no audit entries", map(describe_entry, page.entries))
-    if page.before is not None and len(page.entries) < filters["limit"]:
-        click.echo(
-            f"penstock: the search stopped at entry {page.before};"
-            f" continue with --before {page.before}",
-            err=True,
-        )
 
 
 async def find_entries(store: Store, query: AuditQuery) -> AuditResult:

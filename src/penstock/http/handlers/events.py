@@ -11,6 +11,7 @@ from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
 from penstock.model.documents import AuditEntry
+from penstock.model.filter import Node
 from penstock.model.live_events import Audience
 from penstock.model.queue import EVERY, HUMAN
 from penstock.rules.access import Right
@@ -54,22 +55,29 @@ async def stream_events(
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
 
+    call.service.event_streams.take(call.caller)
+    try:
+        listener = await call.service.follower.listen(make_filter(call, names, node))
+    except BaseException:
+        call.service.event_streams.release(call.caller)
+        raise
+    return EventStream(call, listener, missed)
+
+
+def make_filter(
+    call: RequestContext,
+    names: tuple[frozenset[str], frozenset[str], frozenset[str]],
+    node: Node | None,
+) -> Filter:
     def sees(scope: str, audience: Audience) -> bool:
         return is_addressed(call, scope, audience)
 
     def sees_act(act: AuditEntry) -> bool:
         return Right.ACCESS in call.caller.access.rights and call.caller.may_see_entry(act)
 
-    wanted = Filter(
+    return Filter(
         call.caller.tenant, *names, allows=call.allows, node=node, sees=sees, sees_act=sees_act
     )
-    call.service.event_streams.take(call.caller)
-    try:
-        listener = await call.service.follower.listen(wanted)
-    except BaseException:
-        call.service.event_streams.release(call.caller)
-        raise
-    return EventStream(call, listener, missed)
 
 
 def is_addressed(call: RequestContext, scope: str, audience: Audience) -> bool:
