@@ -124,16 +124,21 @@ async def test_a_detector_that_fails_and_recovers_stays_on(stage: Stage) -> None
 
 async def test_a_detector_names_the_scope_of_a_queue(stage: Stage) -> None:
     def find_odd(rows: Sequence[DetectorRow]) -> Iterable[Detected]:
-        return [Detected(scope="billing", queue="mail"), Detected(queue="nowhere")]
+        return [
+            Detected(scope="billing", queue="mail"),
+            Detected(queue="mail", count=2),
+            Detected(queue="nowhere"),
+        ]
 
     await stage.broker.admin.create_scope("billing")
     await stage.queue("mail")
     await stage.broker.admin.create_queue("mail", scope="billing")
     await stage.completed()
     await agent(stage, find_odd).tick()
-    assert await anomalies(stage) == []
-    (found,) = (await stage.broker.anomalies.list(scope="billing")).anomalies
-    assert (found.scope, found.queue, found.count) == ("billing", "mail", 1)
+    (here,) = await anomalies(stage)
+    (there,) = (await stage.broker.anomalies.list(scope="billing")).anomalies
+    assert (here.scope, here.queue, here.count) == ("default", "mail", 2)
+    assert (there.scope, there.queue, there.count) == ("billing", "mail", 1)
 
 
 async def test_a_queue_mutes_and_turns_off_the_kinds_of_detectors_that_have_run(
