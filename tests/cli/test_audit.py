@@ -2,6 +2,8 @@
 
 import sqlite3
 
+import pytest
+
 from tests.cli.terminal import Terminal
 
 
@@ -26,6 +28,21 @@ def test_the_log_is_filtered_by_verb_target_and_time(terminal: Terminal) -> None
     assert terminal.call("audit", "--until", "-1h").out == "no audit entries\n"
     assert terminal.call("audit", "--refused").out == "no audit entries\n"
     assert "is not a time" in terminal.call("audit", "--since", "soon", code=1).err
+
+
+def test_a_search_goes_on_past_one_look_and_says_where_it_stops(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_queues(terminal, *"abcdef")
+    monkeypatch.setattr("penstock.broker.audit.PAGE_SIZE", 1)
+    monkeypatch.setattr("penstock.broker.audit.MAX_SCANNED", 1)
+    (act,) = terminal.call("audit", "--target", "b", "--json").lines
+    assert act["target"] == "b"
+    monkeypatch.setattr("penstock.cli.commands.audit.MAX_SEARCHES", 3)
+    said = terminal.call("audit", "--target", "b")
+    assert said.out == "no audit entries\n"
+    assert "the search stopped at entry 4; continue with --before 4" in said.err
+    assert terminal.call("audit", "--target", "b", "--before", 4, "--json").lines == [act]
 
 
 def test_an_intact_log_is_verified(terminal: Terminal) -> None:

@@ -1,10 +1,14 @@
 """Commands that act on all messages of a filter, and those for bulk actions."""
 
+import os
+import pty
+import signal
+
 import pytest
 
 from penstock.cli.bulk_actions import RATE
 from tests.cli.consumer import kill, publish
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import WAIT_LIMIT_S, Terminal
 
 
 @pytest.fixture
@@ -45,6 +49,35 @@ def test_actions_are_listed_shown_and_controlled(mail: Terminal) -> None:
 def test_attach_does_the_work_if_no_other_process_does(mail: Terminal) -> None:
     mail.call("purge", "--filter", "queue:shell", "--detach")
     assert mail.call("bulk", "attach", 1).out == "5 purged\n"
+
+
+def test_attach_shows_progress_and_ctrl_c_leaves_the_action_running(mail: Terminal) -> None:
+    mail.call("purge", "--filter", "queue:shell", "--detach", "--rate", "1/m")
+    screen, stderr = pty.openpty()
+    with (
+        open(screen, encoding="utf-8", newline="") as shown,
+        mail.start("bulk", "attach", 1, stderr=stderr) as attached,
+    ):
+        text = ""
+        while " 1 done, " not in text:
+            text += shown.read(1)
+        attached.send_signal(signal.SIGINT)
+        assert attached.wait(WAIT_LIMIT_S) == 130
+        while "penstock bulk abort 1" not in text:
+            text += shown.read(1)
+        os.close(stderr)
+    assert "bulk 1  1 done, " in text
+    assert mail.call("bulk", "show", 1, "--json").json["state"] == "running"
+    assert sorted(mail.states().values()) == ["cancelled"] + ["ready"] * 4
+
+
+def test_a_long_dry_run_says_so_wherever_it_is_shown(
+    mail: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.bulk.actions.MAX_SCANNED", 2)
+    assert mail.call("purge", "--filter", "queue:shell", "--dry-run").out == "5 would be purged\n"
+    assert "purge (dry run)" in mail.call("bulk", "list").out
+    assert "would be done  5" in mail.call("bulk", "show", 1).out
 
 
 def test_messages_are_moved_edited_and_reprioritised(terminal: Terminal) -> None:

@@ -4,8 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from penstock.broker.audit import SEGMENT_KIND, AuditLog, AuditQuery
+from penstock.broker.audit import HEAD_KIND, SEGMENT_KIND, AuditLog, AuditQuery
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.rules.audit_chain import Finding, FindingKind
 from tests.conformance.stage import DAY, Stage
@@ -129,6 +130,60 @@ async def test_retention_removes_entries_and_seals_from_the_front(stage: Stage) 
     assert await log.prune() == 1
     report = await log.verify()
     assert (report.intact, report.sealed, report.head.number) == (True, 1, 2)
+
+
+async def test_the_oldest_entries_cannot_be_removed_with_their_seals(stage: Stage) -> None:
+    log = await record(stage, "a")
+    await log.seal()
+    kept = await log.head()
+    await record(stage, "b")
+    await log.seal()
+    (segment, _) = await stage.store.documents(SEGMENT_KIND)
+    await stage.store.delete_documents(SEGMENT_KIND, [segment.name])
+    assert (await log.verify()).findings[0] == Finding(FindingKind.BROKEN, number=2)
+    findings = (await log.verify((kept.number, kept.hash))).findings
+    assert Finding(FindingKind.MISSING, number=1) in findings
+
+
+async def test_the_last_seal_that_retention_removed_is_the_anchor(stage: Stage) -> None:
+    log = await record(stage, "a")
+    await log.seal()
+    oldest = await log.head()
+    await record(stage, "b")
+    await log.seal()
+    removed = await log.head()
+    await stage.travel(400 * DAY)
+    await record(stage, "c")
+    await log.seal()
+    await stage.store.sweep_keys(100)
+    assert await log.prune() == 2
+    assert (await log.verify((removed.number, removed.hash))).intact
+    assert (await log.verify((2, "f" * 64))).findings == [Finding(FindingKind.CHANGED, number=2)]
+    assert (await log.verify((oldest.number, oldest.hash))).findings == [
+        Finding(FindingKind.MISSING, number=1)
+    ]
+
+
+async def test_a_chain_without_an_anchor_verifies_and_gets_one(stage: Stage) -> None:
+    """Older versions removed seals and stored no anchor."""
+    log = await record(stage, "a")
+    await log.seal()
+    await stage.travel(400 * DAY)
+    await record(stage, "b")
+    await log.seal()
+    await stage.store.sweep_keys(100)
+    (first, second) = await stage.store.documents(SEGMENT_KIND)
+    await stage.store.delete_documents(SEGMENT_KIND, [first.name])
+    (head,) = await stage.store.documents(HEAD_KIND)
+    older = msgspec.json.decode(head.body)
+    del older["anchor"]
+    await stage.store.save_documents([replace(head, body=msgspec.json.encode(older))])
+    assert (await log.verify()).findings == []
+    await record(stage, "c")
+    await log.seal()
+    assert (await log.verify()).findings == []
+    await stage.store.delete_documents(SEGMENT_KIND, [second.name])
+    assert (await log.verify()).findings[0] == Finding(FindingKind.BROKEN, number=3)
 
 
 async def test_the_log_is_filtered(stage: Stage) -> None:

@@ -150,10 +150,17 @@ async def test_a_long_dry_run_is_counted_by_the_agent(
 ) -> None:
     monkeypatch.setattr("penstock.broker.bulk.actions.MAX_SCANNED", 2)
     await stage.publish_each(5)
-    action = await stage.broker.bulk.start("cancel", filter="queue:default", dry_run=True)
+    token = acting.set(AuditEntry(subject="ann", tenant="default", verb="bulk", target="/v1/bulk"))
+    try:
+        action = await stage.broker.bulk.start("cancel", filter="queue:default", dry_run=True)
+    finally:
+        acting.reset(token)
     assert action.state is BulkState.COUNTING
     action = await run(stage, action)
     assert (action.state, action.counts.done) == (BulkState.DONE, 5)
+    ended, started = await stage.store.acts()
+    assert started.detail == f"bulk:{action.id} cancel (dry run) queue:default"
+    assert ended.detail == "cancel (dry run): 5 would be done, 0 skipped, 0 failed"
     assert len(await stage.drain()) == 5
 
 

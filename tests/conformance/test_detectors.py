@@ -17,9 +17,10 @@ from tests.conformance.stage import Stage
 pytestmark = pytest.mark.anyio
 
 
-def agent(stage: Stage, function: DetectorFunction, by: str = "a") -> CustomDetectors:
+def agent(stage: Stage, function: DetectorFunction) -> CustomDetectors:
+    """The detector in another process."""
     detector = Detector("odd", "critical", function)
-    return CustomDetectors(stage.store, stage.broker.directory, by, [detector])
+    return CustomDetectors(stage.store, stage.broker.directory, [detector])
 
 
 async def anomalies(stage: Stage) -> list[Anomaly]:
@@ -38,8 +39,8 @@ async def test_a_detector_sees_each_row_once_and_its_anomalies_are_listed(stage:
     await agent(stage, find_odd).tick()
     first = [row.id for row in seen]
     ids = [await stage.completed() for _ in range(3)]
-    for by in ("a", "b", "a"):
-        await agent(stage, find_odd, by).tick()
+    for _ in range(3):
+        await agent(stage, find_odd).tick()
     assert [row.id for row in seen] == first + ids
     (found,) = await anomalies(stage)
     assert (found.kind, found.severity, found.queue, found.text) == (
@@ -82,6 +83,81 @@ async def test_a_detector_that_hangs_holds_up_nothing(
     finally:
         end.set()
     assert [each.kind for each in await anomalies(stage)] == ["detector_failed"]
+
+
+async def test_a_detector_that_raises_is_off_in_each_process(stage: Stage) -> None:
+    calls = []
+
+    def fail(rows: Sequence[DetectorRow]) -> None:
+        calls.append(len(rows))
+        raise ValueError("no")
+
+    await stage.completed()
+    processes = [agent(stage, fail), agent(stage, fail)]
+    for detectors in processes:
+        for _ in range(4):
+            await detectors.tick()
+    for _ in range(4):
+        for detectors in processes:
+            await detectors.tick()
+    assert len(calls) == 6
+    await agent(stage, fail).tick()
+    assert len(calls) == 7
+
+
+async def test_a_detector_that_fails_and_recovers_stays_on(stage: Stage) -> None:
+    calls = []
+
+    def fail_twice(rows: Sequence[DetectorRow]) -> None:
+        calls.append(len(rows))
+        if len(calls) % 3:
+            raise ValueError("no")
+
+    detectors = agent(stage, fail_twice)
+    for _ in range(3):
+        await stage.completed()
+        for _ in range(3):
+            await detectors.tick()
+    assert len(calls) == 9
+    assert await anomalies(stage) == []
+
+
+async def test_a_detector_names_the_scope_of_a_queue(stage: Stage) -> None:
+    def find_odd(rows: Sequence[DetectorRow]) -> Iterable[Detected]:
+        return [
+            Detected(scope="billing", queue="mail"),
+            Detected(queue="mail", count=2),
+            Detected(queue="nowhere"),
+        ]
+
+    await stage.broker.admin.create_scope("billing")
+    await stage.queue("mail")
+    await stage.broker.admin.create_queue("mail", scope="billing")
+    await stage.completed()
+    await agent(stage, find_odd).tick()
+    (here,) = await anomalies(stage)
+    (there,) = (await stage.broker.anomalies.list(scope="billing")).anomalies
+    assert (here.scope, here.queue, here.count) == ("default", "mail", 2)
+    assert (there.scope, there.queue, there.count) == ("billing", "mail", 1)
+
+
+async def test_a_queue_mutes_and_turns_off_the_kinds_of_detectors_that_have_run(
+    stage: Stage,
+) -> None:
+    def find_odd(rows: Sequence[DetectorRow]) -> Iterable[Detected]:
+        return [Detected(queue="default"), Detected(queue="mail")]
+
+    await stage.queue("mail")
+    with pytest.raises(InvalidInput, match="unknown anomaly odd"):
+        await stage.admin.set_queue("mail", anomalies={"mute": ["odd"]})
+    detectors = agent(stage, find_odd)
+    await detectors.tick()
+    await stage.admin.set_queue("mail", anomalies={"mute": ["odd"]})
+    await stage.admin.set_queue("default", anomalies={"off": ["odd"]})
+    await stage.completed()
+    await detectors.tick()
+    (found,) = await anomalies(stage)
+    assert (found.kind, found.queue, found.muted) == ("odd", "mail", True)
 
 
 @pytest.mark.parametrize("name", ["lock_stolen", "With Space", "", "x" * 41])

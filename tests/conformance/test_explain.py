@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from penstock.model.message import Nack, Park, Record, Settlement
+from penstock.agents.historian import Historian
+from penstock.model.message import Draft, Nack, Park, Record, Settlement
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Diagnosis, WorkerInfo
 from penstock.rules.explain import Cause, CauseCode
@@ -61,6 +62,27 @@ async def test_a_worker_reports_what_it_serves(stage: Stage) -> None:
     await start_worker(stage, types={}, slots=8, version="1.3")
     (row,) = await stage.store.workers()
     assert (row.types, row.slots, row.version) == ({}, 8, "1.3")
+
+
+async def test_a_worker_of_another_scope_does_not_serve_the_queue(stage: Stage) -> None:
+    await stage.broker.admin.create_scope("billing")
+    await stage.broker.admin.create_queue("default", scope="billing")
+    id = await stage.publish()
+    elsewhere = WorkerInfo("w", socket.gethostname(), os.getpid(), ("default",), scope="billing")
+    await stage.broker.save_worker(elsewhere)
+    assert await codes(stage, id) == [CauseCode.NO_WORKER, CauseCode.NEXT]
+    other = await stage.broker.publish(Draft(queue="default"), scope="billing")
+    (cause,) = await stage.admin.explain(other.id, scope="billing")
+    assert cause.code is CauseCode.NEXT
+
+
+async def test_a_queue_that_was_worked_on_lately_has_a_consumer(stage: Stage) -> None:
+    await stage.completed()
+    await Historian(stage.store, stage.broker.directory, "me").tick()
+    id = await stage.publish()
+    assert await codes(stage, id) == [CauseCode.NEXT]
+    await stage.travel(LEASE_OVER * 2)
+    assert CauseCode.NO_WORKER in await codes(stage, id)
 
 
 async def test_a_message_that_no_worker_serves_says_so(stage: Stage) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.agents.anomaly_detector import AnomalyDetector
 from penstock.broker.anomalies import add_stored, make_case
+from penstock.broker.local import Broker
 from penstock.errors import Busy, LockLost
 from penstock.model.anomalies import Anomaly
 from penstock.model.changes import Change, Changed
@@ -83,6 +84,16 @@ async def test_work_that_nobody_claims_misses_a_consumer(stage: Stage) -> None:
     await stage.travel(61)
     (found,) = await look(stage)
     assert (found.kind, found.severity, found.queue) == ("no_consumer", "warning", "default")
+
+
+async def test_workers_of_other_scopes_and_tenants_do_not_hide_a_missing_consumer(
+    stage: Stage,
+) -> None:
+    await stage.publish()
+    await stage.travel(61)
+    await stage.broker.save_worker(WorkerInfo("a", "host", 1, ("default",), scope="billing"))
+    await Broker(stage.store, tenant="acme").save_worker(WorkerInfo("b", "host", 1, ("default",)))
+    assert [each.kind for each in await look(stage)] == ["no_consumer"]
 
 
 @pytest.mark.parametrize("how", ["worker", "claimed", "worked", "paused", "off"])

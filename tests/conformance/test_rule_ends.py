@@ -14,6 +14,7 @@ from penstock.model.routing import FIRED, StoredRule
 from penstock.model.store_types import Cursor
 from penstock.rules.rule_checks import parse_rule
 from tests.conformance.stage import Stage
+from tests.conformance.test_bulk import start
 from tests.conformance.test_human import ADMIN, inbox_of
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,21 @@ async def test_a_message_that_a_rule_archived_fires_nothing(stage: Stage) -> Non
     await stage.publish()
     await follow(follower(stage))
     assert await stage.claim("after") == []
+
+
+async def test_a_message_that_is_moved_or_edited_fires_nothing(stage: Stage) -> None:
+    for name in ("after", "other"):
+        await stage.queue(name)
+    await add_rule(stage, on="cancelled")
+    await stage.admin.redrive(await stage.dead(), body=b"edited")
+    await stage.admin.move(await stage.publish(), "other")
+    edited = await stage.admin.edit(await stage.publish(), b"edited")
+    await stage.publish(type="bulk")
+    action = await start(stage, "move", "queue:default type:bulk", queue="other")
+    await stage.admin.cancel(edited.id)
+    await follow(follower(stage))
+    assert action.counts.done == 1
+    assert [each.meta.parent_id for each in await stage.claim("after", limit=9)] == [edited.id]
 
 
 async def test_failures_can_be_archived_in_another_queue(stage: Stage) -> None:

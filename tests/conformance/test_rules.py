@@ -228,6 +228,16 @@ async def test_a_dry_run_writes_nothing_and_tells_what_would_happen(stage: Stage
     assert (early.name, early.seen, early.matched, early.never) == ("early", 1, 1, False)
 
 
+async def test_a_dry_run_of_a_rule_on_cancelled_leaves_out_moved_messages(stage: Stage) -> None:
+    await stage.queue("vip")
+    await stage.admin.move(await stage.publish(), "vip")
+    cancelled = await stage.publish()
+    await stage.admin.cancel(cancelled)
+    rule = parse_rule({"name": "r", "on": "cancelled", "do": [{"route": "vip"}]})
+    result = await stage.broker.rules.test(rule)
+    assert [each.id for each in result.effects] == [str(cancelled)]
+
+
 async def test_coverage_counts_what_a_rule_routed_to_another_queue(stage: Stage) -> None:
     await stage.queue("vip")
     await stage.queue("audit")

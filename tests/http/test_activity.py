@@ -1,15 +1,16 @@
 """Activity and traces over HTTP: what a caller may see, in pages, and by the client."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.client import SyncClient
+from penstock.client import Client, SyncClient
 from penstock.errors import FieldNotHere
 from tests.http.keys import keyed, serve_with_auth
-from tests.http.served import Served
+from tests.http.served import WAIT_LIMIT_S, Served
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,37 @@ def test_activity_is_told_in_pages_with_acts_for_who_may_see_them(server: Served
     assert seen[1]["error"] == "no"
     elsewhere = keyed(server, grants=["read:nothing"])
     assert elsewhere.get("/v1/activity", filter=asked["filter"]).json == {"entries": []}
+
+
+@pytest.mark.anyio
+async def test_a_client_follows_activity_with_acts(server: Served) -> None:
+    queue = server.queue()
+
+    async def change() -> None:
+        while True:
+            for path in ("pause", "resume"):
+                await asyncio.to_thread(server.post, f"/v1/queues/{queue}/{path}")
+            await asyncio.to_thread(server.publish, queue)
+            await asyncio.to_thread(reject, server, queue)
+
+    followed: set[tuple[str, str, str | None]] = set()
+    address = f"http://127.0.0.1:{server.port}"
+    async with Client(address, key=server.key) as client, asyncio.timeout(WAIT_LIMIT_S):
+        entries = client.activity.follow(f"queue:{queue}", kinds=["act", "message.dead"])
+        changing = asyncio.create_task(change())
+        try:
+            async for entry in entries:
+                followed.add((entry.kind, entry.source, entry.verb))
+                if len(followed) == 3:
+                    break
+        finally:
+            changing.cancel()
+            await entries.aclose()
+    assert followed == {
+        ("message.dead", "history", None),
+        ("act", "audit", "Pause a queue"),
+        ("act", "audit", "Resume a queue"),
+    }
 
 
 def test_a_cursor_of_activity_belongs_to_its_filter(server: Served) -> None:

@@ -104,6 +104,26 @@ async def test_an_anomaly_must_last_its_minimum_duration(watch: Watch) -> None:
     assert await watch.turn(1) == ["[ops] 1 anomaly open"]
 
 
+async def test_a_minimum_duration_may_be_longer_than_an_hour(watch: Watch) -> None:
+    await watch.add(min_duration=3 * 3600.0)
+    for _ in range(35):
+        await watch.notice("mail")
+        assert await watch.turn(300) == []
+    await watch.notice("mail")
+    assert await watch.turn(300) == ["[ops] 1 anomaly open"]
+
+
+async def test_an_anomaly_that_opens_again_must_last_its_minimum_duration_again(
+    watch: Watch,
+) -> None:
+    await watch.add(min_duration=3600.0)
+    for pause in [*[300] * 11, RESOLVE_AFTER_S + 1, *[300] * 11]:
+        await watch.notice("mail")
+        assert await watch.turn(pause) == []
+    await watch.notice("mail")
+    assert await watch.turn(300) == ["[ops] 1 anomaly open"]
+
+
 async def test_a_muted_kind_is_not_sent(watch: Watch) -> None:
     await watch.add()
     await watch.broker.admin.set_queue("mail", anomalies={"mute": ["no_consumer"]})

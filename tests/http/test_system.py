@@ -168,6 +168,20 @@ def test_the_kinds_of_events_are_listed_once() -> None:
     assert len(KINDS) == len(set(KINDS))
 
 
+def test_a_worker_reports_the_scope_of_its_queues(server: Served) -> None:
+    sent = {"host": "elsewhere", "pid": 1, "queues": ["default"]}
+    try:
+        server.put("/v1/workers/old", sent)
+        server.put("/v1/workers/new", {**sent, "scope": "billing"})
+        workers = server.get("/v1/workers").json["workers"]
+        assert {each["id"]: each["scope"] for each in workers} == {
+            "old": "default", "new": "billing",
+        }  # fmt: skip
+    finally:
+        server.ask("DELETE", "/v1/workers/old")
+        server.ask("DELETE", "/v1/workers/new")
+
+
 def test_no_worker_is_on_the_list_that_is_not_there(server: Served) -> None:
     assert server.get("/v1/workers").json["workers"] == []
     assert server.post("/v1/workers/nobody/stop").code == "NOT_FOUND"

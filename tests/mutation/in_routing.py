@@ -61,6 +61,8 @@ ROUTING = (
              "return seen",
              "await publish_copies(tx, entry.unit.copies if entry.unit else ()); return seen",
              CRASHES),
+    Mutation("a_moved_message_has_ended", "broker/routing/ends.py", "is_end",
+             " and not is_replaced(row.state, row.reason)", "", conformance("rule_ends")),
     Mutation("ends_fire_before_the_cursor_moves", "agents/rule_follower.py", "_look_surely",
              "if not await self._write(change):",
              "if await self._write(Change(entries=change.entries)) and not await self._write("

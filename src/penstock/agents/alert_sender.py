@@ -1,7 +1,7 @@
 """Sends alerts about open anomalies to webhooks."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ from penstock.rules.alerts import (
     format_line,
     is_selected,
     make_text,
+    note_opened,
     note_refused,
     note_sent,
     split_subject,
@@ -57,13 +58,15 @@ class AlertSender:
             await self.deliver_due(alert, found)
         return self.every
 
-    async def deliver_due(self, alert: Alert, found: Iterable[Anomaly]) -> None:
+    async def deliver_due(self, alert: Alert, found: Sequence[Anomaly]) -> None:
         now = await self.store.now()
         state, version = await read_alert_state(self.store, alert)
+        seen = {each.subject: each for each in found if is_visible(alert, each)}
+        first_seen = {subject: each.first_at for subject, each in seen.items()}
+        changed = replace(state, opened=note_opened(alert, state, first_seen))
         if state.pending is None:
-            changed = self.decide(alert, state, list(found), now)
-            if changed is None:
-                return
+            changed = self.decide(alert, changed, seen, {each.subject for each in found}, now)
+        if changed != state:
             if not await save_alert_state(self.store, alert, changed, version):
                 return
             state, version = changed, version + 1
@@ -71,25 +74,28 @@ class AlertSender:
             await self.send(alert, state, version, now)
 
     def decide(
-        self, alert: Alert, state: AlertState, found: list[Anomaly], now: Moment
-    ) -> AlertState | None:
-        """Returns the state with a new notice, or None if there is nothing to report."""
+        self,
+        alert: Alert,
+        state: AlertState,
+        seen: dict[str, Anomaly],
+        open_subjects: set[str],
+        now: Moment,
+    ) -> AlertState:
+        """Returns the state with a new notice, or as it is if there is nothing to report."""
         if state.test_requested:
             pending = make_notice("alert.test", alert, [], [], now)
             return replace(state, pending=pending, test_requested=False)
-        seen = [each for each in found if is_visible(alert, each)]
-        by_subject = {each.subject: each for each in seen}
-        new = find_new(alert, state, {each.subject: each.first_at for each in seen}, now)
-        if new:
+        first_seen = {subject: each.first_at for subject, each in seen.items()}
+        if new := find_new(alert, state, first_seen, now):
             reported = state.reported | dict.fromkeys(new, now)
-            cases = [by_subject[subject] for subject in new]
+            cases = [seen[subject] for subject in new]
             pending = make_notice("alert.firing", alert, cases, [], now)
             return replace(state, pending=pending, reported=reported, last_fired_at=now)
-        if gone := find_resolved(state, {each.subject for each in found}):
+        if gone := find_resolved(state, open_subjects):
             reported = {name: at for name, at in state.reported.items() if name not in gone}
             pending = make_notice("alert.resolved", alert, [], gone, now)
             return replace(state, pending=pending, reported=reported)
-        return None
+        return state
 
     async def send(self, alert: Alert, state: AlertState, version: int, now: Moment) -> None:
         """Takes the notice before it is sent, so that one of several servers sends it."""

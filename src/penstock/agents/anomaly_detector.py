@@ -7,10 +7,11 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.metrics.rows import HistorianState, QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
-from penstock.model.message import MICROS_PER_SECOND, Moment, Record, State
+from penstock.model.message import MICROS_PER_SECOND, Record, State
 from penstock.model.queue import Queue, QueueState
 from penstock.model.routing import StoredRule
-from penstock.model.store_types import Lock, Query
+from penstock.model.store_types import Lock, Query, WorkerInfo
+from penstock.rules.anomalies import get_patience
 from penstock.rules.globs import match_glob
 from penstock.runner import report
 from penstock.store import Store
@@ -18,7 +19,6 @@ from penstock.store import Store
 # An export without progress, and history that readers of the feed cannot see, in seconds.
 EXPORT_STALLED_S, FEED_STALLED_S = 86_400, 60
 # Work waits at least this long, and two leases, before a consumer is missed.
-MIN_UNCLAIMED_S = 60.0
 # Beyond this number, the oldest are dropped.
 MAX_UNRECORDED = 1_000
 
@@ -123,18 +123,17 @@ class AnomalyDetector:
         """Finds queues with ready messages that no consumer claims."""
         now, rows = await self.store.now(), []
         waiting = await self.store.waiting_since()
-        served: set[str] | None = None
+        workers: list[WorkerInfo] | None = None
         state: HistorianState | None = None
         for queue_id, since in waiting.items():
             queue = await self.find_watched(queue_id)
             if queue is None or now - since < get_patience(queue):
                 continue
-            if state is None or served is None:
+            if state is None or workers is None:
                 state, _ = await read_state(self.store)
-                alive = [each for each in await self.store.workers() if not is_gone(each, now)]
-                served = {name for each in alive for name in each.queues}
+                workers = [each for each in await self.store.workers() if not is_gone(each, now)]
             worked_at = state.totals.get(queue_id, QueueTotals()).worked_at
-            if queue.name in served or now - worked_at < get_patience(queue):
+            if now - worked_at < get_patience(queue) or any(each.serves(queue) for each in workers):
                 continue
             claimed = Query((queue_id,), State.CLAIMED, limit=1)
             if not await self.store.find(claimed):
@@ -187,7 +186,3 @@ def find_loser(record: Record, fence: int) -> str | None:
         if row.fence == fence and row.consumer is not None:
             return row.consumer
     return None
-
-
-def get_patience(queue: Queue) -> Moment:
-    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * MICROS_PER_SECOND)

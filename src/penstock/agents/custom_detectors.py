@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.anomalies import DETECTOR, add_stored, make_case
+from penstock.broker.anomalies import DETECTOR, add_stored, make_case, record_anomalies
 from penstock.broker.metrics.rows import read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
@@ -18,6 +20,7 @@ from penstock.model.detectors import Detected, Detector, DetectorRow
 from penstock.model.documents import Document
 from penstock.model.heads import HeadFeed
 from penstock.model.message import MICROS_PER_SECOND, Moment
+from penstock.model.queue import Queue
 from penstock.model.store_types import Cursor
 from penstock.rules.anomalies import get_hour
 from penstock.rules.metrics import Timing, time_rows
@@ -35,9 +38,6 @@ encode = msgspec.json.Encoder().encode
 
 class DetectorState(Struct, frozen=True):
     cursor: Cursor
-    failures: int = 0
-    # The process in which it failed too often.
-    off_in: str | None = None
 
 
 decode = msgspec.json.Decoder(DetectorState).decode
@@ -51,15 +51,15 @@ class CustomDetectors:
         self,
         store: Store,
         directory: QueueCache,
-        by: str,
         detectors: Sequence[Detector],
         tenant: str = "default",
     ) -> None:
         self.store = store
         self.directory = directory
-        self.by = by
         self.detectors = detectors
         self.tenant = tenant
+        # Failures in a row in this process, by detector.
+        self.failures: Counter[str] = Counter()
 
     async def tick(self) -> float:
         for detector in self.detectors:
@@ -68,49 +68,45 @@ class CustomDetectors:
 
     async def run(self, detector: Detector) -> None:
         """Shows one page to a detector. Its cursor and anomalies are written in one change."""
-        found = await self.store.document(DETECTOR, detector.name)
-        version = 0 if found is None else found.version or 0
-        if found is None:
-            # A new detector begins with what happens from now on.
-            state = DetectorState((await read_state(self.store))[0].cursor)
-        else:
-            state = decode(found.body)
-        if state.off_in == self.by:
+        if self.failures[detector.name] >= MAX_FAILURES:
             return
-        page = await self.store.heads(state.cursor, PAGE_SIZE)
-        if version and not page.history and not page.messages:
+        found = await self.store.document(DETECTOR, detector.name) or await self.begin(detector)
+        if found is None:
+            return
+        page = await self.store.heads(decode(found.body).cursor, PAGE_SIZE)
+        if not page.history and not page.messages:
             return
         await self.directory.refresh()
         try:
             cases = await call_in_thread(detector, self.make_rows(page))
         except Exception as error:  # noqa: BLE001 - recorded as an anomaly
-            await self.note_failure(detector, state, version, error)
+            await self.note_failure(detector, error)
             return
+        self.failures[detector.name] = 0
         now = await self.store.now()
         rows = [self.make_anomaly(detector, each, now) for each in cases]
         guards = await add_stored(self.store, [each for each in rows if each is not None])
-        state = DetectorState(page.cursor)
-        await self.store.advance(
-            Change(guards=(self.make_document(detector, state, version), *guards))
-        )
+        seen = replace(found, body=encode(DetectorState(page.cursor)))
+        await self.store.advance(Change(guards=(seen, *guards)))
 
-    def make_document(self, detector: Detector, state: DetectorState, version: int) -> Document:
-        return Document(kind=DETECTOR, name=detector.name, body=encode(state), version=version)
+    async def begin(self, detector: Detector) -> Document | None:
+        """Saves where a new detector begins: with what happens from now on."""
+        cursor = (await read_state(self.store))[0].cursor
+        body = encode(DetectorState(cursor))
+        document = Document(kind=DETECTOR, name=detector.name, body=body, version=0)
+        await self.store.advance(Change(guards=(document,)))
+        return await self.store.document(DETECTOR, detector.name)
 
-    async def note_failure(
-        self, detector: Detector, state: DetectorState, version: int, error: Exception
-    ) -> None:
-        """The page is shown again, and after some failures the detector is off."""
-        failures = state.failures + 1
+    async def note_failure(self, detector: Detector, error: Exception) -> None:
+        """The page is shown again, and after some failures the detector is off in this process."""
+        self.failures[detector.name] += 1
+        failures = self.failures[detector.name]
         off = failures >= MAX_FAILURES
         log.warning("detector_failed", detector=detector.name, failures=failures, off=off,
                     error=f"{type(error).__name__}: {error}")  # fmt: skip
-        changed = DetectorState(state.cursor, 0 if off else failures, self.by if off else None)
-        guards = [self.make_document(detector, changed, version)]
         if off:
             case = make_case("detector_failed", await self.store.now(), consumer=detector.name)
-            guards += await add_stored(self.store, [case])
-        await self.store.advance(Change(guards=tuple(guards)))
+            await record_anomalies(self.store, [case])
 
     def make_rows(self, page: HeadFeed) -> list[DetectorRow]:
         return [made for each in time_rows(page) if (made := self.make_row(each)) is not None]
@@ -140,23 +136,36 @@ class CustomDetectors:
         )
 
     def make_anomaly(self, detector: Detector, case: Detected, now: Moment) -> AnomalyRow | None:
-        for queue in self.directory.by_id.values():
-            if queue.name == case.queue and queue.scope.tenant == self.tenant:
-                return AnomalyRow(
-                    kind=detector.name,
-                    severity=detector.severity,
-                    hour=get_hour(now),
-                    queue_id=queue.id,
-                    type=case.type[:200],
-                    consumer=case.consumer[:200],
-                    count=case.count,
-                    value=case.value,
-                    message_id=case.message_id,
-                    first_at=now,
-                    last_at=now,
-                    note=None if case.note is None else case.note[:MAX_NOTE_LENGTH],
-                )
-        return None
+        """Returns None if the queue does not report this kind."""
+        place = (self.tenant, case.scope, case.queue)
+        queue = find_queue(self.directory, place)
+        if queue is None:
+            log.warning("detected_in_no_queue", detector=detector.name, scope=case.scope,
+                        queue=case.queue)  # fmt: skip
+            return None
+        if not queue.settings.anomalies.allows(detector.name):
+            return None
+        return AnomalyRow(
+            kind=detector.name,
+            severity=detector.severity,
+            hour=get_hour(now),
+            queue_id=queue.id,
+            type=case.type[:200],
+            consumer=case.consumer[:200],
+            count=case.count,
+            value=case.value,
+            message_id=case.message_id,
+            first_at=now,
+            last_at=now,
+            note=None if case.note is None else case.note[:MAX_NOTE_LENGTH],
+        )
+
+
+def find_queue(directory: QueueCache, place: tuple[str, str, str]) -> Queue | None:
+    for queue in directory.by_id.values():
+        if (queue.scope.tenant, queue.scope.name, queue.name) == place:
+            return queue
+    return None
 
 
 async def call_in_thread(detector: Detector, rows: list[DetectorRow]) -> list[Detected]:

@@ -322,7 +322,6 @@ class Penstock(Enqueuer):
 
     def make_detector_agents(self, store: "Store", directory: "QueueCache") -> "list[Agent]":
         from penstock.agents.custom_detectors import CustomDetectors
-        from penstock.runner import make_identity
 
-        made = CustomDetectors(store, directory, make_identity(), self.detectors, self.tenant)
+        made = CustomDetectors(store, directory, self.detectors, self.tenant)
         return [made] if self.detectors else []

@@ -192,7 +192,7 @@ async def refuse_unknown(store: Store, kinds: Iterable[str]) -> None:
     unknown = set(kinds) - set(SEVERITIES)
     if unknown:
         own = {each.name for each in await store.documents(DETECTOR, limit=MAX_ROWS)}
-        refuse_unknown_kinds(unknown - own)
+        refuse_unknown_kinds(unknown, own)
 
 
 def make_case(

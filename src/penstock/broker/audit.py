@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.model.changes import Change
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment
 from penstock.rules import audit_chain
@@ -95,10 +96,12 @@ class AuditLog:
     async def seal(self) -> int:
         """Seals new entries, at most one page. Returns how many; 0 if another process did."""
         stored = await self.store.document(HEAD_KIND, HEAD_KIND)
-        head = decode_head(stored.body) if stored else SealHead()
+        head = decode_head(stored.body) if stored else audit_chain.START
         entries = await self._read_unsealed(head)
         if not entries:
             return 0
+        if head.anchor is None:
+            head = replace(head, anchor=await self._find_anchor())
         segment = audit_chain.seal_entries(head, entries)
         advanced = audit_chain.advance_head(head, segment, await self.store.now())
         version = stored.version if stored else 0
@@ -111,6 +114,12 @@ class AuditLog:
         ])  # fmt: skip
         return len(entries) if all(saved) else 0
 
+    async def _find_anchor(self) -> tuple[int, str] | None:
+        """Older versions stored none: the chain begins with the first seal that is left."""
+        async for segment in self.read_segments():
+            return segment.first - 1, segment.previous
+        return None
+
     async def _read_unsealed(self, head: SealHead) -> list[AuditEntry]:
         """Reads on past sealed pages, or a page of recent entries would hide new ones."""
         after = head.closed
@@ -122,31 +131,42 @@ class AuditLog:
 
     async def head(self) -> SealHead:
         stored = await self.store.document(HEAD_KIND, HEAD_KIND)
-        return decode_head(stored.body) if stored else SealHead()
+        return decode_head(stored.body) if stored else audit_chain.START
 
     async def verify(self, known: tuple[int, str] | None = None) -> AuditReport:
         """Compares all entries with the chain. `known` is a seal that was kept elsewhere."""
         now, head = await self.store.now(), await self.head()
         findings: list[Finding] = []
         sealed: set[int] = set()
+        first: SealSegment | None = None
         previous: SealSegment | None = None
         async for segment in self.read_segments():
             # A process may seal more in the meantime.
             if segment.first > head.number:
                 break
-            findings += audit_chain.check_link(previous, segment)
+            if first is None or previous is None:
+                first = segment
+                findings += audit_chain.check_link(await self._read_anchor(head, first), first)
+            else:
+                findings += audit_chain.check_link(previous.end, segment)
             findings += audit_chain.check_segment(segment, await self.read_entries(segment), now)
             findings += note_doubled(segment, sealed)
             if known is not None:
-                findings += check_known(segment, *known)
+                findings += audit_chain.check_known(segment, *known)
             previous = segment
-        findings += check_head(head, previous)
-        if known is not None and known[0] > head.number:
-            findings.append(Finding(FindingKind.MISSING, number=known[0]))
+        findings += audit_chain.check_head(head, previous)
+        if known is not None:
+            findings += audit_chain.check_kept(head, first, *known)
         async for entry in self._read_all():
             if audit_chain.is_unsealed(entry, sealed, now):
                 findings.append(Finding(FindingKind.UNSEALED, entry.id))
         return AuditReport(len(sealed), head, findings[:MAX_FINDINGS])
+
+    async def _read_anchor(self, head: SealHead, first: SealSegment) -> tuple[int, str] | None:
+        """Reads it again if retention may have removed seals since the head was read."""
+        if not audit_chain.check_link(head.anchor, first):
+            return head.anchor
+        return (await self.head()).anchor
 
     async def read_segments(self, after: int = 0) -> AsyncIterator[SealSegment]:
         """Reads the segments that begin after a seal, in order."""
@@ -174,14 +194,21 @@ class AuditLog:
             after = page[-1].id
 
     async def prune(self) -> int:
-        """Deletes segments whose entries were removed by retention. The next one anchors."""
+        """Deletes segments whose entries were removed by retention. The last one is the anchor."""
         oldest = await self.store.now() - audit_chain.RETENTION_S * MICROS_PER_SECOND
-        names = []
+        stored = await self.store.document(HEAD_KIND, HEAD_KIND)
+        dropped: list[SealSegment] = []
         for document in await self.store.documents(SEGMENT_KIND, "", 100):
-            if max(seal.at for seal in decode_segment(document.body).seals) >= oldest:
+            segment = decode_segment(document.body)
+            if max(seal.at for seal in segment.seals) >= oldest:
                 break
-            names.append(document.name)
-        return await self.store.delete_documents(SEGMENT_KIND, names) if names else 0
+            dropped.append(segment)
+        if stored is None or not dropped:
+            return 0
+        head = replace(decode_head(stored.body), anchor=dropped[-1].end)
+        deletes = tuple((SEGMENT_KIND, name_segment(each.first)) for each in dropped)
+        change = Change(guards=(replace(stored, body=encode(head)),), deletes=deletes)
+        return 0 if await self.store.advance(change) is None else len(dropped)
 
 
 def name_segment(first: int) -> str:
@@ -197,18 +224,3 @@ def note_doubled(segment: SealSegment, sealed: set[int]) -> list[Finding]:
             findings.append(Finding(FindingKind.DOUBLED, seal.entry_id, number))
         sealed.add(seal.entry_id)
     return findings
-
-
-def check_known(segment: SealSegment, number: int, hash: str) -> list[Finding]:
-    if not segment.first <= number <= segment.last:
-        return []
-    seal = segment.seals[number - segment.first]
-    return [] if seal.hash == hash else [Finding(FindingKind.CHANGED, seal.entry_id, number)]
-
-
-def check_head(head: SealHead, last: SealSegment | None) -> list[Finding]:
-    """The head is one step with the last segment, so removed segments show here."""
-    if last is None:
-        return [Finding(FindingKind.MISSING, number=head.number)] if head.number else []
-    fits = (head.number, head.hash) == (last.last, last.seals[-1].hash)
-    return [] if fits else [Finding(FindingKind.BROKEN, number=head.number)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from msgspec.structs import replace
+
 from penstock.broker.consume import Consumer
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.messages import Admin
@@ -202,7 +204,7 @@ class Broker(BrokerServices):
 
     async def save_worker(self, worker: WorkerInfo) -> None:
         """Registers the worker, or renews its registration."""
-        await self.store.save_worker(worker)
+        await self.store.save_worker(replace(worker, tenant=self.tenant))
 
     async def stop_worker(self, worker_id: str) -> None:
         """Requests the worker to stop. Workers check every second."""

@@ -76,13 +76,15 @@ class Admin(QueueAdmin):
         waits = record.state is State.SCHEDULED
         holds = await self.store.holds([record.message.id]) if waits else []
         edges = await self.store.edges(record.message.id) if holds else []
+        workers = await self._list_serving(queue, now)
         return explain(
             ExplainSnapshot(
                 record=record,
                 queue=queue,
                 now=now,
                 diagnosis=diagnosis,
-                workers=await self._list_serving(queue, now),
+                workers=workers,
+                worked_at=0 if workers else await self._find_worked_at(queue),
                 agents=await self.store.agent_runs(),
                 holder_state=await self._find_holder_state(record.blocked_by),
                 holds=holds,
@@ -97,14 +99,16 @@ class Admin(QueueAdmin):
         return mask_record(record, list_hidden(queue, self.reveals)).record, queue
 
     async def _list_serving(self, queue: Queue, now: Moment) -> list[WorkerInfo]:
-        """Returns the live workers of this tenant that serve the queue."""
-        return [
-            row
-            for row in await self.store.workers()
-            if queue.name in row.queues
-            and (row.id.rpartition("/")[0] or "default") == self.tenant
-            and not is_gone(row, now)
-        ]
+        """Returns the live workers that serve the queue."""
+        rows = await self.store.workers()
+        return [row for row in rows if row.serves(queue) and not is_gone(row, now)]
+
+    async def _find_worked_at(self, queue: Queue) -> Moment:
+        """Returns when work on the queue last ended, as far as the historian has read."""
+        from penstock.broker.metrics.rows import QueueTotals, read_state
+
+        state, _ = await read_state(self.store)
+        return state.totals.get(queue.id, QueueTotals()).worked_at
 
     async def _find_holder_state(self, holder: int | None) -> State | None:
         """Returns None for a message that is gone or that the caller may not read."""

@@ -11,7 +11,7 @@ from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound, Slu
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import Moment, State
 from penstock.model.queue import EVERY, Queue, QueueState, Schedule, Scope
-from penstock.model.settings import change, get_preset
+from penstock.model.settings import QueueSettings, change, get_preset
 from penstock.model.store_types import Query
 from penstock.retry_policies import DELETE_QUEUE
 from penstock.rules import drafts, validation
@@ -19,6 +19,15 @@ from penstock.rules.masking import Reveals, check_new_mask
 from penstock.store import Store
 
 PURGEABLE = ("ready", "scheduled", "dead")
+
+
+async def check_anomalies(store: Store, settings: QueueSettings) -> None:
+    """Refuses kinds of anomalies that are neither built in nor those of a detector."""
+    if own := settings.anomalies.own_kinds:
+        # Imported late, because most queues name no such kind.
+        from penstock.broker.anomalies import refuse_unknown
+
+        await refuse_unknown(store, own)
 
 
 class QueueAdmin:
@@ -66,6 +75,7 @@ class QueueAdmin:
         if found is None:
             raise NotFound(f"no scope named {scope!r}")
         made = change(get_preset(preset_name), settings)
+        await check_anomalies(self.store, made)
         note_changes({}, {"name": name, "preset": preset_name, **settings})
         queue = await self.store.create_queue(found.id, name, made)
         self.directory.forget()
@@ -76,6 +86,7 @@ class QueueAdmin:
     ) -> Queue:
         """Creates the queue, or gives an existing one exactly these settings."""
         wanted = change(get_preset(preset_name), settings)
+        await check_anomalies(self.store, wanted)
         try:
             return await self.create_queue(name, preset_name=preset_name, scope=scope, **settings)
         except SlugConflict:
@@ -101,6 +112,7 @@ class QueueAdmin:
     async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         queue = await self.queue(name, scope=scope)
         changed = change(queue.settings, settings)
+        await check_anomalies(self.store, changed)
         check_new_mask(queue, changed.mask, self.reveals)
         note_changes(queue.settings, changed)
         await self.store.change_queue(queue.id, settings=changed)

@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from time import monotonic
 from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.artifacts.service import ArtifactService
@@ -23,6 +25,8 @@ from penstock.wire.bulk import make_bulk_view
 # More messages than this are only changed after a question.
 MAX_UNASKED = 1_000
 POLL_INTERVAL_S = 0.5
+# The rate of an action that was followed for less is not known.
+MIN_RATED_S = 0.5
 DONE_WORDS = {
     BulkVerb.REDRIVE: "redriven",
     BulkVerb.CANCEL: "cancelled",
@@ -98,7 +102,7 @@ def run_bulk(session: CommandContext, options: BulkOptions) -> None:
         return
     if not counted.counts.done:
         # An action that finds nothing is not worth keeping.
-        report(session, counted)
+        report(session, replace(counted, request=replace(counted.request, dry_run=False)))
         return
     if counted.counts.done > MAX_UNASKED and not options.yes:
         word = DONE_WORDS[options.verb]
@@ -156,6 +160,30 @@ def follow(session: CommandContext, begin: Any, total: int | None) -> None:
     report(session, action)
 
 
+class CountLine:
+    """Shows how much was done, and how fast, of an action whose total is not known."""
+
+    def __init__(self, label: str, *, hidden: bool) -> None:
+        self.label = label
+        self.hidden = hidden
+        self.done = 0
+        self.began_at = monotonic()
+
+    def __enter__(self) -> "CountLine":
+        self.update(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.hidden:
+            click.echo(err=True)
+
+    def update(self, count: int) -> None:
+        self.done += count
+        rate = self.done / max(monotonic() - self.began_at, MIN_RATED_S)
+        if not self.hidden:
+            click.echo(f"\r{self.label}  {self.done:,} done, {rate:,.0f}/s  ", nl=False, err=True)
+
+
 class Follower:
     """Follows an action. It does the work itself unless another process does."""
 
@@ -171,12 +199,7 @@ class Follower:
     async def run(self) -> BulkAction:
         name = make_name(self.action.tenant, self.action.id)
         try:
-            with click.progressbar(
-                length=self.total or 0,
-                label=f"bulk {self.action.id}",
-                file=sys.stderr,
-                hidden=self.hidden or not self.total,
-            ) as bar:
+            with self.make_progress() as bar:
                 while self.action.state in UNDERWAY:
                     wait = await self.runner.advance(name)
                     await self.look(bar)
@@ -186,6 +209,14 @@ class Follower:
             # Another process need not wait until this one is taken for dead.
             await self.runner.release(name)
         return self.action
+
+    def make_progress(self) -> Any:
+        label = f"bulk {self.action.id}"
+        if not self.total:
+            return CountLine(label, hidden=self.hidden)
+        return click.progressbar(
+            length=self.total, label=label, file=sys.stderr, hidden=self.hidden
+        )
 
     async def look(self, bar: Any) -> None:
         before = self.action.counts.done
@@ -197,8 +228,9 @@ def print_count(session: CommandContext, action: BulkAction) -> None:
     if session.as_json:
         print_json(make_bulk_view(action))
         return
-    skipped = format_skipped(action)
-    print(f"{action.counts.done} would be {DONE_WORDS[action.request.verb]}{skipped}")
+    word = DONE_WORDS[action.request.verb]
+    done = f"would be {word}" if action.request.dry_run else word
+    print(f"{action.counts.done} {done}{format_skipped(action)}")
 
 
 def format_skipped(action: BulkAction) -> str:
@@ -208,11 +240,8 @@ def format_skipped(action: BulkAction) -> str:
 
 def report(session: CommandContext, action: BulkAction) -> None:
     """Print the end of an action. It fails unless all was done."""
-    if session.as_json:
-        print_json(make_bulk_view(action))
-    else:
-        word = DONE_WORDS[action.request.verb]
-        print(f"{action.counts.done} {word}{format_skipped(action)}")
+    print_count(session, action)
+    if not session.as_json:
         for each in action.counts.failures:
             click.echo(f"penstock: message {each.id} failed: {each.code}", err=True)
         if action.state is not BulkState.DONE:

@@ -76,7 +76,7 @@ class Sampler:
                 max(0, now - since[queue.id]) / MICROS_PER_SECOND if queue.id in since else None,
                 done[queue.id] / RATE_WINDOW_S,
                 failed[queue.id] / RATE_WINDOW_S,
-                [worker for worker in workers if queue.name in worker.queues],
+                [worker for worker in workers if worker.serves(queue)],
             )
             for queue in queues
             if not queue.system

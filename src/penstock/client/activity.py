@@ -1,21 +1,37 @@
 """Activity and traces over HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from urllib.parse import quote
+
+import msgspec
 
 from penstock.client.mapping import FenceLedger, make_record
 from penstock.client.transport import RemoteGroup, Transport
-from penstock.model.activity import ActivityPage, Trace, TracedMessage
+from penstock.errors import StoreUnreachable
+from penstock.model.activity import ActivityEntry, ActivityPage, Trace, TracedMessage
 from penstock.model.message import NEVER, Moment
+from penstock.retry import REMOTE_CALL, Retries
+from penstock.rules.events import ACT, ACTIVITY_KINDS
 from penstock.rules.filter_completion import FilterSuggestion
 from penstock.wire.activity import (
     ActivityPageView,
+    ActivityView,
     FilterCompletion,
     TracedMessageView,
     TraceView,
     make_activity_entry,
 )
 from penstock.wire.fields import to_datetime, to_optional_moment
+
+
+def make_followed_entry(event: str) -> ActivityEntry | None:
+    """Returns None for events about the stream itself."""
+    fields = msgspec.json.decode(event, type=dict[str, object])
+    if fields["kind"] not in ACTIVITY_KINDS:
+        return None
+    source = "audit" if fields["kind"] == ACT else "history"
+    view = msgspec.convert({**fields, "source": source, "position": "0"}, ActivityView)
+    return make_activity_entry(view)
 
 
 class RemoteFilters(RemoteGroup):
@@ -53,6 +69,31 @@ class RemoteActivity(RemoteGroup):
         page = await self.send("GET", "/v1/activity", gives=ActivityPageView, query=asked)
         entries = [make_activity_entry(view) for view in page.entries]
         return ActivityPage(entries, page.cursor, to_optional_moment(page.scanned_to))
+
+    async def follow(
+        self, filter: str = "", *, kinds: Sequence[str] = ()
+    ) -> AsyncGenerator[ActivityEntry]:
+        """Yields what happens from now on, within seconds.
+
+        Entries have no position. After a lost connection some may come twice, and acts be missed.
+        """
+        asked = {"filter": filter or None, "kind": list(kinds or ACTIVITY_KINDS)}
+        last: str | None = None
+        retries: Retries | None = None
+        while True:
+            try:
+                query = {**asked, "last_event_id": last}
+                async with self.transport.stream("GET", "/v1/events", query=query) as response:
+                    retries = None
+                    async for line in response.content:
+                        name, _, value = line.decode().rstrip("\n").partition(": ")
+                        last = value if name == "id" else last
+                        if name == "data" and (entry := make_followed_entry(value)) is not None:
+                            yield entry
+            except StoreUnreachable:
+                retries = retries or REMOTE_CALL.begin()
+                if not await retries.again():
+                    raise
 
     async def trace(self, correlation_id: str) -> Trace:
         """Returns the messages of a correlation id as a tree, and everything that happened."""

@@ -219,6 +219,9 @@ class RemoteBroker:
             "slots": worker.slots,
             "version": worker.version,
         }
+        if worker.scope != "default":
+            # Older servers refuse the field.
+            sent["scope"] = worker.scope
         await self.client.transport.exchange("PUT", f"/v1/workers/{worker.id}", sent)
 
     async def stop_worker(self, worker_id: str) -> None:

@@ -40,7 +40,10 @@ class PendingNotice(Struct, frozen=True):
 
 
 class AlertState(Struct, frozen=True):
-    """The delivery state of an alert. `reported` has open anomalies by subject, and when sent."""
+    """The delivery state of an alert. `reported` has open anomalies by subject, and when sent.
+
+    `opened` says since when the open anomalies last, if the alert has a minimum duration.
+    """
 
     reported: dict[str, Moment] = field(default_factory=dict, name="told")
     pending: PendingNotice | None = None
@@ -49,6 +52,7 @@ class AlertState(Struct, frozen=True):
     last_fired_at: Moment | None = None
     last_error: str | None = None
     test_requested: bool = False
+    opened: dict[str, Moment] = {}
 
 
 class AlertStatus(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Anomalies: their kinds and severities, thresholds, a queue's settings, and what was found."""
 
+import re
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Literal
@@ -50,6 +51,8 @@ SEASONAL_KINDS: dict[str, Severity] = {
     "unusual_run": "warning",
 }
 SEVERITIES: dict[str, Severity] = {**HISTORY_KINDS, **LIVE_KINDS, **SEASONAL_KINDS}
+# The kinds of an app's own detectors are their names.
+DETECTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # Kinds that are normal for many queues, and are off unless a queue turns them on.
 QUIET_KINDS = ("flash_message", "burst_dequeue", "bulk_enqueue")
 
@@ -113,15 +116,20 @@ MINIMUMS = {
 }
 
 
-def refuse_unknown_kinds(kinds: Iterable[str]) -> None:
-    if unknown := set(kinds) - set(SEVERITIES):
+def refuse_unknown_kinds(kinds: Iterable[str], own: Iterable[str] = ()) -> None:
+    """Refuses kinds that are neither built in nor those of the app's `own` detectors."""
+    known = (*SEVERITIES, *sorted(own))
+    if unknown := set(kinds) - set(known):
         raise InvalidInput(
-            f"unknown anomaly {', '.join(sorted(unknown))}; expected one of {', '.join(SEVERITIES)}"
+            f"unknown anomaly {', '.join(sorted(unknown))}; expected one of {', '.join(known)}"
         )
 
 
 class AnomalySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The anomalies that a queue reports. Muted kinds are recorded, but raise no event or alert."""
+    """The anomalies that a queue reports. Muted kinds are recorded, but raise no event or alert.
+
+    Whether a detector has the name of a kind is for the broker to check.
+    """
 
     on: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
@@ -130,7 +138,7 @@ class AnomalySettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for kinds in (self.on, self.off, self.mute):
-            refuse_unknown_kinds(kinds)
+            refuse_unknown_kinds(kind for kind in kinds if not DETECTOR_NAME.fullmatch(kind))
         self.make_thresholds()
 
     def make_thresholds(self) -> AnomalyThresholds:
@@ -141,6 +149,11 @@ class AnomalySettings(Struct, frozen=True, forbid_unknown_fields=True):
         except msgspec.ValidationError as error:
             names = ", ".join(name for name in AnomalyThresholds.__struct_fields__ if name != "off")
             raise InvalidInput(f"anomalies.thresholds: {error}; expected one of {names}") from None
+
+    @property
+    def own_kinds(self) -> set[str]:
+        """The kinds that are not built in."""
+        return {*self.on, *self.off, *self.mute} - set(SEVERITIES)
 
     def allows(self, kind: str) -> bool:
         if kind in self.off:

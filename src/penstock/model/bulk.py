@@ -113,6 +113,11 @@ class BulkAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     owned_until: Moment = 0
 
     @property
+    def title(self) -> str:
+        """The verb, and whether it only counts."""
+        return f"{self.request.verb} (dry run)" if self.request.dry_run else self.request.verb
+
+    @property
     def mark(self) -> str:
         """Names the action in history."""
         return f"bulk:{self.id}"

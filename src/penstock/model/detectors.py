@@ -1,16 +1,13 @@
 """Detectors of an app: the rows they receive, and what they return."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
-from penstock.model.anomalies import SEVERITIES, Severity
+from penstock.model.anomalies import DETECTOR_NAME, SEVERITIES, Severity
 from penstock.model.message import Moment, State, Verb
-
-DETECTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class DetectorRow(Struct, frozen=True, kw_only=True):
@@ -40,6 +37,7 @@ class Detected(Struct, frozen=True, kw_only=True):
     """An anomaly that a detector found. `note` describes it; alerts do not carry it."""
 
     queue: str
+    scope: str = "default"
     count: int = 1
     value: float | None = None
     type: str = ""

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.model.message import After, FeedMessage, HistoryRow, Leased, Meta, Moment, State, Verb
+from penstock.model.queue import Queue
 from penstock.model.units import Unit
 
 # The origin of a rank: 0, the time of publishing, or the due time (both in milliseconds).
@@ -300,6 +301,13 @@ class WorkerInfo(Struct, frozen=True):
     types: dict[str, tuple[str, ...]] = {}
     slots: int = 0
     version: str = ""
+    # Where its queues are.
+    scope: str = "default"
+    tenant: str = "default"
+
+    def serves(self, queue: Queue) -> bool:
+        place = (queue.scope.tenant, queue.scope.name)
+        return queue.name in self.queues and (self.tenant, self.scope) == place
 
 
 class Diagnosis(Struct, frozen=True):

@@ -14,6 +14,7 @@ from penstock.model.routing import Rule, StoredRule, Trigger
 from penstock.pipeline.lake.reader import read_lake
 from penstock.pipeline.replay import TENANT, add_last_state
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
+from penstock.rules.items import MOVED, REPLACED
 from penstock.rules.routing import make_values
 from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_checks import check_rule
@@ -63,6 +64,8 @@ def select_messages(spark: SparkSession, lake: str, rule: Rule, since: datetime)
     chosen = known.filter(ours & (f.col("created_at") >= f.lit(since)))
     if rule.on is not Trigger.PUBLISHED:
         chosen = chosen.filter(f.col("state") == rule.on.value)
+    if rule.on is Trigger.CANCELLED:
+        chosen = chosen.filter(~f.coalesce(f.col("reason"), f.lit("")).isin(MOVED, REPLACED))
     return chosen.select(*COLUMNS)
 
 

@@ -25,8 +25,18 @@ def is_selected(alert: Alert, kind: str, severity: str, queue: str) -> bool:
     )
 
 
+def note_opened(
+    alert: Alert, state: AlertState, first_seen: Mapping[str, Moment]
+) -> dict[str, Moment]:
+    """Returns since when each subject is open: its row in a new hour begins anew."""
+    if alert.min_duration == 0:
+        return {}
+    since = {name: min(at, state.opened.get(name, at)) for name, at in first_seen.items()}
+    return dict(sorted(since.items(), key=lambda each: (each[1], each[0]))[:MAX_SUBJECTS])
+
+
 def find_new(
-    alert: Alert, state: AlertState, open_since: Mapping[str, Moment], now: Moment
+    alert: Alert, state: AlertState, first_seen: Mapping[str, Moment], now: Moment
 ) -> list[str]:
     """Returns the subjects to report. Within the cool-down there are none."""
     last = state.last_fired_at
@@ -34,8 +44,9 @@ def find_new(
         return []
     return [
         subject
-        for subject, since in open_since.items()
-        if subject not in state.reported and now - since >= alert.min_duration * MICROS_PER_SECOND
+        for subject, at in first_seen.items()
+        if subject not in state.reported
+        and now - state.opened.get(subject, at) >= alert.min_duration * MICROS_PER_SECOND
     ][:MAX_SUBJECTS]
 
 

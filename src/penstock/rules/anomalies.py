@@ -19,6 +19,7 @@ BURST = "burst_dequeue"
 MIN_BULK_MESSAGES = 10
 # An anomaly is resolved when nothing of its kind has happened for this long, in seconds.
 RESOLVE_AFTER_S = 600
+MIN_UNCLAIMED_S = 60.0
 # Kinds that need a number of cases in an hour, which is their threshold.
 COUNTED = frozenset({"lost_lease", "near_dlq", "dlq_movement", "bulk_delete", "bulk_move"})
 ATTEMPTS, RETRIED, FLASH = (COUNTS.index(name) for name in ("attempts", "retried", "flash"))
@@ -59,6 +60,11 @@ class AnomalyMatch(Struct, frozen=True):
     kind: str
     value: float | None
     threshold: float | None
+
+
+def get_patience(queue: Queue) -> Moment:
+    """Returns how long a queue may be without work before it counts as unserved: two leases."""
+    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * SECOND)
 
 
 def make_bounds(rules: Mapping[int, QueueRules]) -> DigestBounds:

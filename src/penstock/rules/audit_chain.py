@@ -42,18 +42,30 @@ class SealSegment(Struct, frozen=True):
     def last(self) -> int:
         return self.first + len(self.seals) - 1
 
+    @property
+    def end(self) -> tuple[int, str]:
+        return self.last, self.seals[-1].hash
+
 
 class SealHead(Struct, frozen=True):
-    """The end of the chain, and which entries it has: all up to `closed`, and those of `recent`."""
+    """The end of the chain, and which entries it has: all up to `closed`, and those of `recent`.
+
+    `anchor` is number and hash of the last seal that retention removed. It is None until an older
+    version's chain is sealed on.
+    """
 
     number: int = 0
     hash: str = ORIGIN
     closed: int = 0
     recent: tuple[tuple[int, Moment], ...] = ()
+    anchor: tuple[int, str] | None = None
 
     def __str__(self) -> str:
         """Returns NUMBER:HASH, which `parse_seal` reads."""
         return f"{self.number}:{self.hash}"
+
+
+START = SealHead(anchor=(0, ORIGIN))
 
 
 class FindingKind(StrEnum):
@@ -108,9 +120,8 @@ def seal_entries(head: SealHead, entries: Sequence[AuditEntry]) -> SealSegment:
 
 def advance_head(head: SealHead, segment: SealSegment, now: Moment) -> SealHead:
     recent = sorted((*head.recent, *((seal.entry_id, seal.at) for seal in segment.seals)))
-    return close_head(
-        SealHead(segment.last, segment.seals[-1].hash, head.closed, tuple(recent)), now
-    )
+    number, hash = segment.end
+    return close_head(replace(head, number=number, hash=hash, recent=tuple(recent)), now)
 
 
 def close_head(head: SealHead, now: Moment) -> SealHead:
@@ -125,12 +136,38 @@ def close_head(head: SealHead, now: Moment) -> SealHead:
     )
 
 
-def check_link(previous: SealSegment | None, segment: SealSegment) -> list[Finding]:
-    """Checks that a segment continues the one before. Retention may have removed that one."""
-    if previous is None or not previous.seals:
+def check_link(end: tuple[int, str] | None, segment: SealSegment) -> list[Finding]:
+    """Checks that a segment continues the one before, or the last one that retention removed."""
+    if end is None:
         return []
-    fits = (segment.first, segment.previous) == (previous.last + 1, previous.seals[-1].hash)
+    fits = (segment.first - 1, segment.previous) == end
     return [] if fits else [Finding(FindingKind.BROKEN, number=segment.first)]
+
+
+def check_head(head: SealHead, last: SealSegment | None) -> list[Finding]:
+    """The head is one step with the last segment, so removed segments show here."""
+    end = head.anchor if last is None else last.end
+    if (head.number, head.hash) == (end or (0, ORIGIN)):
+        return []
+    kind = FindingKind.MISSING if last is None else FindingKind.BROKEN
+    return [Finding(kind, number=head.number)]
+
+
+def check_known(segment: SealSegment, number: int, hash: str) -> list[Finding]:
+    """Compares a seal that was kept elsewhere, if the segment has it."""
+    if not segment.first <= number <= segment.last:
+        return []
+    seal = segment.seals[number - segment.first]
+    return [] if seal.hash == hash else [Finding(FindingKind.CHANGED, seal.entry_id, number)]
+
+
+def check_kept(head: SealHead, first: SealSegment | None, number: int, hash: str) -> list[Finding]:
+    """Reports a seal that was kept elsewhere and is not stored: nothing is proven by it."""
+    if first is not None and first.first <= number <= head.number:
+        return []
+    if head.anchor is not None and number == head.anchor[0]:
+        return [] if hash == head.anchor[1] else [Finding(FindingKind.CHANGED, number=number)]
+    return [Finding(FindingKind.MISSING, number=number)]
 
 
 def check_segment(

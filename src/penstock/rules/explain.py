@@ -10,6 +10,7 @@ from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, Sta
 from penstock.model.queue import Queue, QueueState
 from penstock.model.store_types import AgentRun, Diagnosis, WorkerInfo
 from penstock.model.waiting import StoredHold
+from penstock.rules.anomalies import get_patience
 from penstock.rules.items import find_successor
 
 # Agents that make messages runnable look every second; more than this is a stall.
@@ -63,6 +64,8 @@ class ExplainSnapshot(Struct, frozen=True):
     diagnosis: Diagnosis
     # Live workers that serve the queue.
     workers: Sequence[WorkerInfo] = ()
+    # When work on the queue last ended. Only known if no worker serves it.
+    worked_at: Moment = 0
     # When the agents of some process last did something, by agent.
     agents: Sequence[AgentRun] = ()
     # The state of the message that holds the key, or None if the caller may not see it.
@@ -294,11 +297,11 @@ def explain_workers(situation: ExplainSnapshot) -> Iterator[Cause]:
     name, type_ = situation.queue.name, situation.record.message.type
     claimed = situation.diagnosis.claimed
     if not situation.workers:
-        if not claimed:
+        if not claimed and situation.now - situation.worked_at >= get_patience(situation.queue):
             yield Cause(
                 CauseCode.NO_WORKER,
-                f"no registered worker serves queue {name!r}, and no consumer holds one of its"
-                " messages",
+                f"no registered worker serves queue {name!r}, and no consumer has worked on its"
+                " messages lately",
                 "start a worker that serves it",
             )
         return

@@ -48,9 +48,14 @@ def make_successor(record: Record, queue: Queue, body: bytes | None = None) -> D
     )
 
 
+def is_replaced(state: State, reason: str | None) -> bool:
+    """True for the end of a message that another one replaces: its work goes on there."""
+    return state is State.CANCELLED and reason in (MOVED, REPLACED)
+
+
 def find_successor(record: Record) -> int | None:
     """Returns the message that replaced this one, if any."""
-    if record.state is not State.CANCELLED or record.reason not in (MOVED, REPLACED):
+    if not is_replaced(record.state, record.reason):
         return None
     found = SUCCESSOR.match(record.error or "")
     return None if found is None else int(found[1])

@@ -175,6 +175,8 @@ class WorkerView(Struct, frozen=True):
     types: dict[str, list[str]]
     slots: int
     version: str
+    # The scope of its queues.
+    scope: str = "default"
 
 
 class Workers(Struct, frozen=True):
@@ -193,6 +195,7 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     types: Annotated[dict[Name, list[Word]], Meta(max_length=MAX_BATCH)] = {}
     slots: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     version: Annotated[str, Meta(max_length=MAX_WORD_LENGTH)] = ""
+    scope: Name = "default"
 
 
 class QueueCountsView(Struct, frozen=True):

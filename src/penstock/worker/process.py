@@ -59,6 +59,7 @@ class WorkerProcess:
             types=list_types(self.worker.handlers),
             slots=self.worker.options.concurrency,
             version=version("penstock"),
+            scope=self.worker.scope,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.handle_signal, number)

@@ -174,6 +174,28 @@ class BackwardReading:
         self.acts = [make_act_entry(act) for act in acts if self.selection.sees_act(act)]
 
 
+class ActReader:
+    """Reads new entries of the audit log, also those that are committed late."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.top = 0
+        self.seen: set[int] = set()
+
+    async def start(self) -> None:
+        """Skips what happened before."""
+        newest = await self.store.acts(None, NEVER, 1)
+        self.top = newest[0].id if newest else 0
+        await self.read()
+
+    async def read(self) -> list[AuditEntry]:
+        found = await self.store.acts_after(max(0, self.top - ACTS), 2 * ACTS)
+        fresh = [act for act in found if act.id not in self.seen]
+        self.top = max([self.top, *(act.id for act in found)])
+        self.seen = {act.id for act in found}
+        return fresh
+
+
 class ForwardReading:
     """Reads what is new, and rows that were committed late."""
 
@@ -181,36 +203,30 @@ class ForwardReading:
         self.store = store
         self.selection = selection
         self.top = end
-        self.top_act = 0
-        self.seen: set[tuple[str, int]] = set()
+        self.seen: set[int] = set()
+        self.act_reader = ActReader(store)
 
     async def start(self) -> None:
         """Skips what happened before."""
-        newest = await self.store.acts(self.selection.tenant, NEVER, 1)
-        self.top_act = newest[0].id if newest else 0
+        if self.selection.acts is not None:
+            await self.act_reader.start()
         await self.read()
 
     async def read(self) -> list[ActivityEntry]:
         rows = await self.store.recent(max(0, self.top - LOOK_BACK), 2 * LOOK_BACK)
-        fresh = [row for row in rows if ("history", row.position) not in self.seen]
+        fresh = [row for row in rows if row.position not in self.seen]
         entries = await self.selection.make_entries(self.store, fresh)
         acts = await self.read_acts()
         entries += [make_act_entry(act) for act in acts]
         self.top = max([self.top, *(row.position for row in rows)])
-        self.seen = {("history", row.position) for row in rows} | {
-            key for key in self.seen if key[0] == "audit" and key[1] > self.top_act - ACTS
-        }
+        self.seen = {row.position for row in rows}
         entries = [entry for entry in entries if self.selection.accepts(entry)]
         return sorted(entries, key=lambda entry: entry.order)
 
     async def read_acts(self) -> list[AuditEntry]:
         if self.selection.acts is None:
             return []
-        found = await self.store.acts_after(max(0, self.top_act - ACTS), 2 * ACTS)
-        fresh = [act for act in found if ("audit", act.id) not in self.seen]
-        self.seen |= {("audit", act.id) for act in found}
-        self.top_act = max([self.top_act, *(act.id for act in found)])
-        return [act for act in fresh if self.selection.sees_act(act)]
+        return [act for act in await self.act_reader.read() if self.selection.sees_act(act)]
 
 
 async def find_last(any_after: Callable[[int], Awaitable[bool]], high: int = MAX_POSITION) -> int:

@@ -233,7 +233,7 @@ def describe_start(action: BulkAction) -> None:
         return
     request = action.request
     chosen = f"{len(request.ids or ())} ids" if request.filter is None else request.filter
-    detail = f"{action.mark} {request.verb} {chosen}"
+    detail = f"{action.mark} {action.title} {chosen}"
     acting.set(replace(act, detail=detail[:MAX_DETAIL]))
 
 

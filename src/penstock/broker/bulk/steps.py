@@ -249,6 +249,6 @@ def make_audit_entry(action: BulkAction) -> AuditEntry:
         scope=action.scope,
         verb=f"bulk.{action.state}",
         target=action.mark,
-        detail=f"{action.request.verb}: {counts.done} done, {skipped} skipped,"
-        f" {counts.failed} failed",
+        detail=f"{action.title}: {counts.done} {'would be ' if action.request.dry_run else ''}done,"
+        f" {skipped} skipped, {counts.failed} failed",
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.message import NEVER
 
 if TYPE_CHECKING:
     from penstock.broker.anomalies import AnomalyQuery
-    from penstock.model.activity import ActivityPage, Trace
+    from penstock.model.activity import ActivityEntry, ActivityPage, Trace
     from penstock.model.alerts import Alert, AlertStatus
     from penstock.model.anomalies import AnomalyReport
     from penstock.model.bulk import BulkAction, BulkVerb
@@ -31,6 +31,10 @@ class ActivityInterface(Protocol):
         cursor: str | None = None,
         limit: int = 50,
     ) -> ActivityPage: ...
+
+    def follow(
+        self, filter: str = "", *, kinds: Sequence[str] = ()
+    ) -> AsyncGenerator[ActivityEntry]: ...
 
     async def trace(self, correlation_id: str) -> Trace: ...
 

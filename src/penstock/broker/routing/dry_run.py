@@ -12,6 +12,7 @@ from penstock.model.message import Draft, Record
 from penstock.model.queue import Queue
 from penstock.model.routing import RuleCoverage, RuleEffect, RuleTest, Trigger
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
+from penstock.rules.items import is_replaced
 from penstock.rules.rule_actions import RuleOutput
 from penstock.rules.rule_book import CompiledRule
 from penstock.rules.rule_values import add_body, add_end_values, list_values
@@ -60,8 +61,14 @@ def list_candidates(
     """Lists the messages that a rule on this trigger would have seen."""
     for record in records:
         queue = directory.by_id.get(record.message.queue_id)
-        if queue is not None and trigger in (Trigger.PUBLISHED, record.state.value):
+        if queue is not None and triggers(trigger, record):
             yield record, queue, make_draft_of(record, queue)
+
+
+def triggers(trigger: Trigger, record: Record) -> bool:
+    if trigger is Trigger.PUBLISHED:
+        return True
+    return trigger == record.state.value and not is_replaced(record.state, record.reason)
 
 
 def try_rule(rule: CompiledRule, directory: QueueCache, records: Sequence[Record]) -> RuleTest:

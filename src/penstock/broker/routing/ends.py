@@ -13,6 +13,7 @@ from penstock.model.routing import ENDS, RuleFault, Trigger
 from penstock.model.store_types import Entry
 from penstock.rules.cel import EvaluationError, FieldMissing, get_engine
 from penstock.rules.drafts import check_and_make_entry
+from penstock.rules.items import is_replaced
 from penstock.rules.routing import Routing, make_values, stops
 from penstock.rules.routing import remember as add_to_path
 from penstock.rules.rule_actions import RuleOutput
@@ -21,9 +22,11 @@ from penstock.rules.rule_values import add_end_values
 
 
 def is_end(row: HistoryRow) -> bool:
-    """True for ends that rules see: not for messages that a rule archived or a broadcast made."""
+    """True for ends that rules see: not of messages that a rule archived, a broadcast made, or
+    that were moved or edited.
+    """
     at_once = row.verb is Verb.PUBLISH and row.state is State.COMPLETED
-    return row.state in ENDS and not at_once
+    return row.state in ENDS and not at_once and not is_replaced(row.state, row.reason)
 
 
 def has_rules(policy: Policy, row: HistoryRow, queue: Queue | None) -> bool:

@@ -1,12 +1,13 @@
 """Applies topologies: declares scopes, queues, schedules, rules, schemas and access in one step."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from penstock.broker.documents import list_documents
-from penstock.broker.queues import QueueAdmin
+from penstock.broker.queues import QueueAdmin, check_anomalies
 from penstock.broker.routing.admin import RuleAdmin
 from penstock.broker.schemas.registry import SchemaRegistry
 from penstock.broker.topology.access import CheckGrants, RoleKind, TrustKind
@@ -80,9 +81,11 @@ class Topology:
         check = check_grants or refuse_grants
         # Kinds in the order in which they are applied. A new kind joins by a row.
         table: tuple[TopologyKind, ...] = (
-            ScopeKind(), QueueKind(), ScheduleKind(check_draft), SchemaKind(schemas), BindingKind(),
-            SubscriptionKind(), TrustKind(check), RoleKind(check), RuleKind(rules, check_url),
-            PatternKind(), AlertKind(check_url), HumanWebhookKind(check_url),
+            ScopeKind(), QueueKind(partial(check_anomalies, admin.store)),
+            ScheduleKind(check_draft), SchemaKind(schemas), BindingKind(), SubscriptionKind(),
+            TrustKind(check),
+            RoleKind(check), RuleKind(rules, check_url), PatternKind(), AlertKind(check_url),
+            HumanWebhookKind(check_url),
         )  # fmt: skip
         self.kinds = {kind.name: kind for kind in table}
 

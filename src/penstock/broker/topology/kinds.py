@@ -1,6 +1,6 @@
 """Scopes, queues and schedules of a topology."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -38,6 +38,8 @@ from penstock.wire.publish import PublishRequest, make_draft, make_publish_reque
 
 # Refuses a message that the caller may not publish to a queue of the scope.
 CheckDraft = Callable[[str, Draft], None]
+# Refuses settings of a queue that depend on what the store has.
+CheckSettings = Callable[[QueueSettings], Awaitable[None]]
 
 
 class ScopeKind:
@@ -85,6 +87,9 @@ class QueueKind:
     documents: tuple[str, ...] = ()
     operated: tuple[str, ...] = ()
 
+    def __init__(self, check_settings: CheckSettings) -> None:
+        self.check_settings = check_settings
+
     def read(self, table: Table, scope: str) -> TopologyItem:
         known = ("name", "preset", *QueueSettings.__struct_fields__, *SCAIQUEUE_WORDS)
         refuse_unknown(table, known)
@@ -101,6 +106,7 @@ class QueueKind:
 
     async def resolve(self, item: TopologyItem, target: TargetTopology) -> TopologyItem:
         target.check_scope(item.scope)
+        await self.check_settings(make_settings(item))
         return item
 
     async def put(self, item: TopologyItem, builder: TopologyBuilder) -> None:

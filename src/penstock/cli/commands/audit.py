@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from penstock.broker.audit import AuditLog, AuditQuery, AuditResult
 from penstock.cli.context import CommandContext, command
@@ -15,6 +16,8 @@ from penstock.rules.audit_changes import format_changes, read_changes
 from penstock.rules.filter_parser import parse_moment
 from penstock.store import Store
 
+# Each looks at 20,000 entries.
+MAX_SEARCHES = 50
 # `penstock audit verify` found something. Errors of the command itself are 1 and 3.
 EXIT_NOT_INTACT = 4
 
@@ -51,7 +54,14 @@ def audit() -> None:
 @click.option("--refused/--done", default=None, help="Only denied requests, or only changes.")
 @click.option("--since", help="Only entries from this time on: 2026-11-16, today or -2h.")
 @click.option("--until", help="Only entries before this time.")
-def list_(session: CommandContext, since: str | None, until: str | None, **filters: Any) -> None:
+@click.option("--before", type=int, help="Only entries with lower ids.")
+def list_(
+    session: CommandContext,
+    since: str | None,
+    until: str | None,
+    before: int | None,
+    **filters: Any,
+) -> None:
     """Show the audit log, newest entries first.
 
     \b
@@ -65,11 +75,22 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
         query = AuditQuery(
             since=0 if since is None else parse_moment(since, now),
             until=NEVER if until is None else parse_moment(until, now),
+            before=NEVER if before is None else before,
             **filters,
         )
-        return await AuditLog(store).find(query), now
+        return await find_entries(store, query), now
 
     page, now = session.run_on_store(work)
+    print_entries(session, page, now)
+    if page.before is not None and len(page.entries) < filters["limit"]:
+        click.echo(
+            f"penstock: the search stopped at entry {page.before};"
+            f" continue with --before {page.before}",
+            err=True,
+        )
+
+
+def print_entries(session: CommandContext, page: AuditResult, now: Moment) -> None:
     columns = ("age", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
         (
@@ -84,6 +105,18 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
         for each in page.entries
     ]
     session.print_table(columns, rows, "no audit entries", map(describe_entry, page.entries))
+
+
+async def find_entries(store: Store, query: AuditQuery) -> AuditResult:
+    """Search on where one search stopped, within bounds."""
+    log, found = AuditLog(store), AuditResult([], query.before)
+    for _ in range(MAX_SEARCHES):
+        if found.before is None or len(found.entries) == query.limit:
+            break
+        left = query.limit - len(found.entries)
+        page = await log.find(replace(query, before=found.before, limit=left))
+        found = AuditResult([*found.entries, *page.entries], page.before)
+    return found
 
 
 def describe_entry(entry: AuditEntry) -> dict[str, Any]:

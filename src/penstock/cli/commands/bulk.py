@@ -253,7 +253,7 @@ def list_actions(session: CommandContext, active: bool, limit: int) -> None:
         lambda broker: broker.bulk.list_actions(active=active, limit=limit)
     )
     rows = [
-        (each.id, each.request.verb.value, each.state.value, each.counts.done,
+        (each.id, each.title, each.state.value, each.counts.done,
          sum(each.counts.skipped.values()), each.counts.failed, format_ago(each.created_at, now),
          each.request.name, each.request.filter or "by ids")
         for each in found

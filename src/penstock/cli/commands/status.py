@@ -52,7 +52,6 @@ async def count_by_queue(broker: BrokerInterface, scope: str) -> list[tuple[Queu
 async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
     now = await broker.now()
     workers = [each for each in await broker.workers() if not is_gone(each, now)]
-    served = {name for worker in workers for name in worker.queues}
     counted = await count_by_queue(broker, scope)
     truncated = sum(counts[state] for _, counts in counted for state in ENDS) >= MAX_ENDED_COUNTED
     return {
@@ -62,7 +61,7 @@ async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
                 "state": queue.serving_state.value,
                 "scope_paused": queue.scope.paused,
                 "shell": queue.settings.shell,
-                "served": queue.name in served,
+                "served": any(worker.serves(queue) for worker in workers),
             }
             | counts
             for queue, counts in counted

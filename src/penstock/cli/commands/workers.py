@@ -141,13 +141,17 @@ def list_(session: CommandContext) -> None:
                 format_seen(row, now),
                 row.slots or None,
                 row.version or None,
-                ", ".join(row.queues),
+                ", ".join(name_queue(row.scope, queue) for queue in row.queues),
             )
             for row in rows
         ],
         "no workers",
         (describe_worker(row, now) for row in rows),
     )
+
+
+def name_queue(scope: str, queue: str) -> str:
+    return queue if scope == "default" else f"{scope}:{queue}"
 
 
 def format_seen(row: WorkerInfo, now: Moment) -> str | None:
@@ -162,6 +166,7 @@ def describe_worker(row: WorkerInfo, now: Moment) -> dict[str, Any]:
         "host": row.host,
         "pid": row.pid,
         "state": describe_state(row, now),
+        "scope": row.scope,
         "queues": row.queues,
         "types": row.types,
         "slots": row.slots,

@@ -43,7 +43,7 @@ class OverviewInputs(Struct, frozen=True):
         return self.snapshot.depths.get((queue.id, place), 0)
 
     def find_workers(self, queue: Queue) -> list[WorkerInfo]:
-        return [worker for worker in self.workers if queue.name in worker.queues]
+        return [worker for worker in self.workers if worker.serves(queue)]
 
 
 def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Overview:

@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.http.events.frames import KEEPALIVE, make_frame
+from penstock.model.documents import AuditEntry
 from penstock.model.filter import Candidate, Node
 from penstock.model.live_events import Audience
 from penstock.model.message import State
 from penstock.model.queue import EVERY
 from penstock.rules.events import (
+    ACT,
     CLAIMED,
     EXTENDED,
     HISTORY_KINDS,
@@ -44,7 +46,7 @@ OPENED = "stream.opened"
 LIVE = (
     CLAIMED, EXTENDED, "queue.changed", "queue.deleted", "scope.changed",
     "agent.failed", "agent.recovered", "anomaly.opened", "anomaly.resolved",
-    BULK_STARTED, BULK_PROGRESS, BULK_ENDED, *LIVE_WAIT_KINDS,
+    BULK_STARTED, BULK_PROGRESS, BULK_ENDED, *LIVE_WAIT_KINDS, ACT,
 )  # fmt: skip
 KINDS = (PUBLISHED, *HISTORY_KINDS, HUMAN_OPENED, HUMAN_DECIDED, *LIVE)
 encode = msgspec.json.Encoder().encode
@@ -70,6 +72,12 @@ class Event(Struct, frozen=True, omit_defaults=True):
     count: int = 0
     # The person who decided a human step.
     by: str | None = None
+    # Of an entry of the audit log: who did what to what.
+    subject: str | None = None
+    verb: str | None = None
+    target: str | None = None
+    detail: str | None = None
+    request_id: str | None = None
 
 
 class EncodedEvent(Struct, frozen=True, dict=True):
@@ -83,6 +91,8 @@ class EncodedEvent(Struct, frozen=True, dict=True):
     cursor: str | None = None
     # May see it in addition to readers of its queue.
     audience: Audience | None = None
+    # The entry of the audit log, which needs rights of its own.
+    act: AuditEntry | None = None
 
     @cached_property
     def frame(self) -> bytes:
@@ -102,6 +112,12 @@ class Filter(Struct, frozen=True):
     allows: Callable[[str, str], bool] = lambda scope, queue: True
     node: Node | None = None
     sees: Callable[[str, Audience], bool] = lambda scope, audience: False
+    sees_act: Callable[[AuditEntry], bool] = lambda act: False
+
+    @property
+    def wants_acts(self) -> bool:
+        """The audit log is only sent to listeners that ask for it."""
+        return ACT in self.kinds
 
     def matches(self, encoded: EncodedEvent) -> bool:
         event = encoded.event
@@ -116,6 +132,8 @@ class Filter(Struct, frozen=True):
 
     def may_see(self, encoded: EncodedEvent) -> bool:
         event, audience = encoded.event, encoded.audience
+        if encoded.act is not None:
+            return self.wants_acts and self.sees_act(encoded.act)
         if self.allows(event.scope, event.queue or EVERY):
             return True
         return audience is not None and self.sees(event.scope, audience)
@@ -210,6 +228,10 @@ class Hub:
             not listener.filter.kinds or asked & listener.filter.kinds
             for listener in self.listeners
         )
+
+    @property
+    def wants_acts(self) -> bool:
+        return any(listener.filter.wants_acts for listener in self.listeners)
 
     def listen(self, filter: Filter) -> EventListener:
         listener = EventListener(filter, self.wake, self.cursor)

@@ -10,6 +10,8 @@ from penstock.http.events.hub import KINDS, Filter
 from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
+from penstock.model.documents import AuditEntry
+from penstock.model.filter import Node
 from penstock.model.live_events import Audience
 from penstock.model.queue import EVERY, HUMAN
 from penstock.rules.access import Right
@@ -43,7 +45,8 @@ async def stream_events(
     | None = None,
 ) -> EventStream:
     """Streams the events of the given scopes, queues and kinds, or all. `filter` selects by fields
-    that events carry. Events carry no message bodies. With Last-Event-ID, missed events are sent
+    that events carry. Events carry no message bodies. Entries of the audit log are sent if the kind
+    `act` is given, to callers with the right `access`. With Last-Event-ID, missed events are sent
     first, at least once. A browser's EventSource cannot send headers: give it a ticket, and the id
     of the last event in `last_event_id`."""
     if unknown := set(kind) - set(KINDS):
@@ -52,17 +55,29 @@ async def stream_events(
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
 
-    def sees(scope: str, audience: Audience) -> bool:
-        return is_addressed(call, scope, audience)
-
-    wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node, sees=sees)
     call.service.event_streams.take(call.caller)
     try:
-        listener = await call.service.history_tail.listen(wanted)
+        listener = await call.service.history_tail.listen(make_filter(call, names, node))
     except BaseException:
         call.service.event_streams.release(call.caller)
         raise
     return EventStream(call, listener, missed)
+
+
+def make_filter(
+    call: RequestContext,
+    names: tuple[frozenset[str], frozenset[str], frozenset[str]],
+    node: Node | None,
+) -> Filter:
+    def sees(scope: str, audience: Audience) -> bool:
+        return is_addressed(call, scope, audience)
+
+    def sees_act(act: AuditEntry) -> bool:
+        return Right.ACCESS in call.caller.access.rights and call.caller.may_see_entry(act)
+
+    return Filter(
+        call.caller.tenant, *names, allows=call.allows, node=node, sees=sees, sees_act=sees_act
+    )
 
 
 def is_addressed(call: RequestContext, scope: str, audience: Audience) -> bool:

@@ -163,6 +163,7 @@ async def save_worker(call: RequestContext, id: WorkerId, present: WorkerHeartbe
         id=row_id(call, id),
         queues=tuple(present.queues),
         types={queue: tuple(types) for queue, types in present.types.items()},
+        tenant=call.caller.tenant,
     )
     if id in get_counted(call):
         return await call.service.store.save_worker(row)

@@ -18,7 +18,7 @@ from penstock.model.copies import (
     StoredWaits,
 )
 from penstock.model.message import NEVER, PLAIN, TICKET_PLACES, Flag, HistoryRow, Meta, TicketPlace
-from penstock.rules.items import MOVED, REPLACED
+from penstock.rules.items import is_replaced
 from penstock.stores.sql import copying_waits
 from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
@@ -198,7 +198,7 @@ def make_rows(
             message.id, queue_id, message.type, message.priority, life.rank, message.created_at,
             message.run_at, message.expires_at, message.body, encode_plain_meta(meta),
         ))  # fmt: skip
-        if meta.name is not None and not is_replaced(life):
+        if meta.name is not None and not has_lost_name(life):
             tables["name"].append((queue_id, meta.name, message.id))
         if life.ticket is not None:
             add_ticket(tables, life, life.ticket, queue_id)
@@ -213,9 +213,9 @@ def make_rows(
     return tables
 
 
-def is_replaced(life: StoredLife) -> bool:
+def has_lost_name(life: StoredLife) -> bool:
     """True if another message has taken over its name."""
-    return bool(life.history) and life.history[-1].reason in (MOVED, REPLACED)
+    return bool(life.history) and is_replaced(life.history[-1].state, life.history[-1].reason)
 
 
 def encode_plain_meta(meta: Meta) -> str | None:

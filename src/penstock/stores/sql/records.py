@@ -91,13 +91,17 @@ class WorkerProfile(msgspec.Struct, frozen=True):
     types: dict[str, tuple[str, ...]]
     slots: int
     version: str
+    scope: str = "default"
+    tenant: str = ""
 
 
 decode_profile = msgspec.json.Decoder(WorkerProfile).decode
 
 
 def encode_profile(worker: WorkerInfo) -> str:
-    profile = WorkerProfile(worker.queues, worker.types, worker.slots, worker.version)
+    profile = WorkerProfile(
+        worker.queues, worker.types, worker.slots, worker.version, worker.scope, worker.tenant
+    )
     return encode(profile).decode()
 
 
@@ -115,6 +119,9 @@ def make_worker(row: Any) -> WorkerInfo:
         types=said.types,
         slots=said.slots,
         version=said.version,
+        scope=said.scope,
+        # Older versions stored the tenant only in the ids of workers over HTTP.
+        tenant=said.tenant or id.rpartition("/")[0] or "default",
     )
 
 
