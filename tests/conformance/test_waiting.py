@@ -540,6 +540,32 @@ async def test_a_result_is_kept_while_a_message_waits_for_it(stage: Stage) -> No
     assert await stage.store.awaited_results(second) == {}
 
 
+async def test_an_awaited_message_without_a_result_has_a_null(stage: Stage) -> None:
+    """So a result that is no longer stored can be told from None."""
+    plain, keyed = await make_entry(stage), await make_entry(stage, ordering_key="k")
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0, 1, 2, 3, 4)))
+    *ids, waiter = await publish(stage, plain, plain, plain, keyed, plain, held)
+    first, second, *rest = await stage.claim(limit=5)
+    await stage.broker.complete(first)
+    await stage.broker.complete(second, b"42")
+    await stage.store.complete([Completion(each.id, each.fence) for each in rest])
+    expected = {id: b"null" for id in ids} | {second.id: b"42"}
+    assert await stage.store.awaited_results(waiter) == expected
+
+
+async def test_a_completed_message_that_is_awaited_later_has_a_null(stage: Stage) -> None:
+    await stage.queue("short", keep_results=60.0)
+    first = await stage.completed("short")
+    await stage.travel(50)
+    soon = await make_entry(stage, flags=Flag.HELD, after=After(ids=(first,)))
+    (waiter,) = await publish(stage, soon)
+    assert await stage.store.awaited_results(waiter) == {first: b"null"}
+    gone = await stage.completed("short")
+    await stage.travel(70)
+    (late,) = await publish(stage, replace(soon, after=After(ids=(gone,))))
+    assert await stage.store.awaited_results(late) == {}
+
+
 async def test_a_result_outlives_its_message_while_another_waits_for_it(stage: Stage) -> None:
     plain = await make_entry(stage)
     held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)), delay=9.0 * DAY)

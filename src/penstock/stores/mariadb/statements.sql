@@ -282,6 +282,15 @@ INSERT INTO penstock_result (id, expires_at, body)
 SELECT m.id, :now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), :body
 FROM penstock_message AS m JOIN penstock_queue AS q ON q.id = m.queue_id WHERE m.id = :id
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
+-- name: keep_nothing
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+INSERT INTO penstock_result (id, expires_at, body)
+SELECT h.id, h.at + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), 'null'
+FROM penstock_history AS h JOIN penstock_queue AS q ON q.id = h.queue_id
+WHERE h.id IN (:ids) AND h.final = 1 AND h.state = 'completed'
+  AND h.at + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT) >= :now
+ON DUPLICATE KEY UPDATE penstock_result.id = penstock_result.id;
 -- name: hold_leases
 SELECT count(*) FROM penstock_lease FORCE INDEX (PRIMARY)
 WHERE (:locks) FOR UPDATE NOWAIT;

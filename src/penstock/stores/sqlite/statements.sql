@@ -127,6 +127,15 @@ SELECT id, fence FROM penstock_history WHERE position > ?;
 INSERT OR REPLACE INTO penstock_result (id, expires_at, body)
 SELECT m.id, :now + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER), :body
 FROM penstock_message m JOIN penstock_queue q ON q.id = m.queue_id WHERE m.id = :id;
+-- name: keep_nothing
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+INSERT OR IGNORE INTO penstock_result (id, expires_at, body)
+SELECT h.id, h.at + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER), CAST('null' AS BLOB)
+FROM json_each(:ids) AS j CROSS JOIN penstock_history AS h ON h.id = j.value AND h.final = 1
+JOIN penstock_queue AS q ON q.id = h.queue_id
+WHERE h.state = 'completed'
+  AND h.at + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER) >= :now;
 -- name: extend
 UPDATE penstock_lease SET lease_until = max(lease_until, :until), length = :until - :now
 WHERE id = :id AND fence = :fence
