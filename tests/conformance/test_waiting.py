@@ -5,9 +5,21 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from penstock.errors import Archived, ChildRefused
+from penstock.agents.pruner import Pruner
+from penstock.errors import Archived, ChildRefused, WaitsForItself
 from penstock.model.changes import Change
-from penstock.model.message import After, Flag, Leased, Release, SettleReject, State, Verb
+from penstock.model.message import (
+    After,
+    Dedup,
+    Draft,
+    Fail,
+    Flag,
+    Leased,
+    Release,
+    SettleReject,
+    State,
+    Verb,
+)
 from penstock.model.store_types import AnswerKind, Completion, Entry
 from penstock.model.waiting import (
     AwaitedOutcome,
@@ -233,6 +245,45 @@ async def test_a_refused_child_undoes_the_wait(stage: Stage) -> None:
         await stage.store.wait(ask(leased, SLEEP, children=(await make_entry(stage), entry)))
     assert await state_of(stage, leased.id) is State.CLAIMED
     assert await stage.claim() == []
+
+
+@pytest.mark.parametrize("dedup", [Dedup("k", None), Dedup("k")])
+async def test_a_child_that_is_the_waiter_itself_is_refused(stage: Stage, dedup: Dedup) -> None:
+    id = await stage.publish(b"same", dedup=dedup)
+    leased = await stage.take()
+    again = Draft(body=b"same", dedup=dedup)
+    after = Hold(kind="after", after=After(entries=(0, 1)))
+    plan = WaitPlan(reason="after", holds=(after,), children=(Draft(), again))
+    with pytest.raises(WaitsForItself, match="child 2"):
+        await stage.broker.waits.suspend(leased, plan)
+    assert await state_of(stage, id) is State.CLAIMED
+    assert await stage.claim() == []
+    assert await stage.store.edges(id) == []
+
+
+async def test_a_message_that_was_removed_is_waited_for_no_longer(stage: Stage) -> None:
+    gone = await stage.completed()
+    await stage.travel(100)
+    assert await stage.prune(50) == 1
+    (waiter,) = await publish(
+        stage, await make_entry(stage, flags=Flag.HELD, after=After(ids=(gone,)))
+    )
+    assert (await stage.store.resume_held()).resumed == 1
+    leased = await stage.take()
+    assert await stage.broker.waits.read_parents(leased) == [AwaitedOutcome(gone, State.COMPLETED)]
+    assert leased.id == waiter
+
+
+async def test_an_end_is_noted_before_its_message_is_removed(stage: Stage) -> None:
+    """Also when no process has run for longer than the retention."""
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)))
+    first, waiter = await publish(stage, await make_entry(stage), held)
+    await stage.broker.settle(await stage.take(), Fail("no"))
+    await stage.travel(8 * DAY)
+    await Pruner(stage.store, stage.broker.directory, "test").tick()
+    assert await stage.state(waiter) is State.CANCELLED
+    with pytest.raises(Archived):
+        await stage.store.get(first)
 
 
 async def test_a_message_that_waits_for_others_is_held_until_all_completed(stage: Stage) -> None:

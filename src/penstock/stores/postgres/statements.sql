@@ -1201,13 +1201,19 @@ SELECT s.id FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
 SELECT DISTINCT message_id, name FROM penstock.signal
 WHERE message_id = ANY (:ids::bigint[]) AND consumed = false;
 -- name: edges_ended
+-- A message that is no longer stored had ended. It counts as completed, without a result.
 SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h
 WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
 UNION ALL
 SELECT e.held_id, e.awaited_id, 'dead' FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT id FROM penstock.dead WHERE id = e.awaited_id OFFSET 0) AS d
-WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL;
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'completed' FROM penstock.edge AS e
+LEFT JOIN LATERAL (
+    SELECT id FROM penstock.message WHERE id = e.awaited_id OFFSET 0) AS m ON true
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL AND m.id IS NULL;
 -- name: edges_ended_by
 SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h

@@ -630,13 +630,18 @@ SELECT id FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids)
 SELECT DISTINCT message_id, name FROM penstock_signal
 WHERE message_id IN (SELECT value FROM json_each(:ids)) AND consumed = 0;
 -- name: edges_ended
+-- A message that is no longer stored had ended. It counts as completed, without a result.
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
 WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
 UNION ALL
 SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
 JOIN penstock_dead AS d ON d.id = e.awaited_id
-WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL;
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'completed' FROM penstock_edge AS e
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+  AND NOT EXISTS (SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id);
 -- name: edges_ended_by
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
