@@ -593,7 +593,8 @@ async def test_a_result_is_kept_while_a_message_waits_for_it(stage: Stage) -> No
 
 async def test_an_awaited_message_without_a_result_has_a_null(stage: Stage) -> None:
     """So a result that is no longer stored can be told from None."""
-    plain, keyed = await make_entry(stage), await make_entry(stage, ordering_key="k")
+    plain = await make_entry(stage)
+    keyed = await make_entry(stage, ordering_key="k", flags=Flag.KEYED)
     held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0, 1, 2, 3, 4)))
     *ids, waiter = await publish(stage, plain, plain, plain, keyed, plain, held)
     first, second, *rest = await stage.claim(limit=5)
