@@ -10,7 +10,7 @@ PenstockError
 │   ├── FieldNotHere     FIELD_NOT_HERE        a filter field that this list or stream lacks
 │   ├── SchemaMismatch   SCHEMA_MISMATCH       a body that does not match a schema of its queue
 │   ├── StepTooLarge     STEP_TOO_LARGE        a step whose result cannot be stored
-│   ├── WaitsForItself   WAITS_FOR_ITSELF      a child with the ordering key of its parent
+│   ├── WaitsForItself   WAITS_FOR_ITSELF      a child with a key of its parent
 │   └── NotYet           NOT_YET               a feature that does not exist yet
 ├── Refused              REFUSED               valid, but not allowed now
 │   ├── Unauthenticated  UNAUTHENTICATED       missing or invalid API key or token

@@ -3,6 +3,7 @@
 import pytest
 
 from penstock import Context, Penstock, chain, group
+from penstock.errors import ResultGone
 from penstock.model.workflow import WorkflowState
 from penstock.testing.simulation import Simulation
 
@@ -51,3 +52,32 @@ async def test_chains_and_groups_run_in_order() -> None:
         await group().then(note.call("alone")).aenqueue()
         await simulation.advance(5)
         assert ran[-1] == "alone"
+
+
+async def test_results_that_are_gone_when_a_workflow_is_redriven_raise() -> None:
+    app = Penstock("sqlite://")
+    found: list[object] = []
+
+    @app.task
+    def read(number: int) -> int | None:
+        return number or None
+
+    @app.task
+    async def add(context: Context) -> None:
+        try:
+            found.append(await context.results())
+        except ResultGone as error:
+            found.append(type(error))
+        await context.sleep("1h")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        async with app.workflow("sum") as flow:
+            parts = [flow.add(read.call(number)) for number in range(2)]
+            flow.add(add.call(), after=parts)
+        await simulation.advance(5)
+        await simulation.broker.workflows.cancel(flow.id)
+        await simulation.advance(2 * 86_400)
+        await simulation.broker.workflows.redrive(flow.id)
+        await simulation.advance(5)
+        assert found == [[None, 1], ResultGone]

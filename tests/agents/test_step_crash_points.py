@@ -48,23 +48,27 @@ class Scene:
 async def test_no_crash_point_of_a_run_that_waits_loses_or_repeats_a_step(
     verb: str, call: int, when: When
 ) -> None:
-    scene, faults = Scene(), Faults(Fault(when, verb, call, CUT), armed=False)
+    faults = Faults(Fault(when, verb, call, CUT), armed=False)
     async with Simulation.open(faults=faults) as simulation:
-        await simulation.use(scene.app)
-        job = await scene.main.aenqueue()
-        with faults.armed():
-            await simulation.advance("4m")
-        assert len(faults.fired) == 1
-        assert await job.astatus() is State.SCHEDULED
-        for _ in range(2):
-            await scene.app.asignal(job.id, "go", 9, key="once")
-        await simulation.advance("2m")
-        assert await job.aresult() == [7, 9, 1, 2]
-        # The effect is repeated only if its result was not stored.
-        again = (verb, when) == ("save_steps", "before")
-        assert len(scene.charged) == (2 if again else 1)
-        children = await simulation.broker.admin.find("parts")
-        assert [child.state for child in children] == [State.COMPLETED] * 2
-        steps = (await simulation.broker.waits.steps(job.id)).steps
-        assert [step.name for step in steps] == ["charge", "sleep", "gather", "go"]
-        assert await simulation.store.holds([job.id]) == []
+        await run_through(simulation, faults, repeats=(verb, when) == ("save_steps", "before"))
+
+
+async def run_through(simulation: Simulation, faults: Faults, *, repeats: bool) -> None:
+    """Runs the scene through its fault. `repeats`: the result of its effect was not stored."""
+    scene = Scene()
+    await simulation.use(scene.app)
+    job = await scene.main.aenqueue()
+    with faults.armed():
+        await simulation.advance("4m")
+    assert len(faults.fired) == 1
+    assert await job.astatus() is State.SCHEDULED
+    for _ in range(2):
+        await scene.app.asignal(job.id, "go", 9, key="once")
+    await simulation.advance("2m")
+    assert await job.aresult() == [7, 9, 1, 2]
+    assert len(scene.charged) == (2 if repeats else 1)
+    children = await simulation.broker.admin.find("parts")
+    assert [child.state for child in children] == [State.COMPLETED] * 2
+    steps = (await simulation.broker.waits.steps(job.id)).steps
+    assert [step.name for step in steps] == ["charge", "sleep", "gather", "go"]
+    assert await simulation.store.holds([job.id]) == []

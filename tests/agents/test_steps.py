@@ -479,4 +479,4 @@ async def test_a_gathered_result_that_is_not_stored_raises() -> None:
         (child,) = (await simulation.broker.claim("parts", consumer="other")).messages
         await simulation.broker.complete(child)
         await simulation.run_until_idle()
-        assert await job.aresult() == f"the result of message {child.id} is no longer stored"
+        assert await job.aresult() == f"message {child.id} completed without a result"

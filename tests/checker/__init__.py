@@ -16,6 +16,7 @@ from .events import (
     Row,
     Schedule,
     Settle,
+    Signal,
     Stored,
 )
 from .history import History, assemble
@@ -44,6 +45,7 @@ __all__ = [
     "Row",
     "Schedule",
     "Settle",
+    "Signal",
     "Stored",
     "Violation",
     "assemble",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import counting, cron, fencing, leases, limits, ordering, publishing, storage
+from . import counting, cron, fencing, leases, limits, ordering, publishing, storage, waits
 from .history import History
 from .lives import Evidence
 from .measures import measure, vacuous
@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     storage.two_finals,
     storage.two_places,
     storage.cancelled_but_delivered,
+    waits.resumed_early,
     cron.cron_double_fire,
     cron.cron_missed,
 )

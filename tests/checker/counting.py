@@ -78,6 +78,9 @@ def _after(
         return Bounds(0, unseen), Bounds(0, expired)
     back, spent = _returned(life, before), _spent(life, before, settings)
     deliveries, attempts = before.handed.deliveries, before.handed.attempts
+    if _ending(life, before) == "wait":
+        # From 0 if the run recorded something new, otherwise as after a nack.
+        return Bounds(0, _plus(deliveries, unseen)), Bounds(0, _plus(attempts + 1, expired))
     return (
         Bounds(deliveries - back[1], _plus(deliveries - back[0], unseen)),
         Bounds(attempts + spent[0], _plus(attempts + spent[1], expired)),

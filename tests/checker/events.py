@@ -9,7 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 Outcome = Literal["ok", "refused", "unknown"]
-Verb = Literal["complete", "nack", "reject", "fail", "release", "park", "cancel", "extend", "begin"]
+Verb = Literal[
+    "complete", "nack", "reject", "fail", "release", "park", "cancel", "wait", "extend", "begin"
+]
 
 # How a store may write that a message waits for its key, not for a moment.
 NEVER = 2**53 - 1
@@ -47,16 +49,25 @@ class Claim(Call, frozen=True, tag="claim"):
 
 
 class Settle(Call, frozen=True, tag="settle"):
-    """Any write that carries a fence. Extend and begin end nothing; cancel is a worker's own."""
+    """Any write that carries a fence. Extend and begin end nothing; cancel is a worker's own.
+
+    `signal`: a wait lasts until a signal of that name, or until its due time.
+    """
 
     verb: Verb
     id: int
     fence: int
+    signal: str = ""
 
 
 class Cancel(Call, frozen=True, tag="cancel"):
     id: int
     force: bool = False
+
+
+class Signal(Call, frozen=True, tag="signal"):
+    id: int
+    name: str
 
 
 class Redrive(Call, frozen=True, tag="redrive"):
@@ -85,7 +96,10 @@ class Claimed(Noun, frozen=True):
 
 
 class Answer(Noun, frozen=True):
-    """What came back. `unknown` means: it may have happened, and may still happen."""
+    """What came back. `unknown` means: it may have happened, and may still happen.
+
+    `awaits` has the messages that a wait waits for: all of them have to end.
+    """
 
     outcome: Outcome
     code: str = ""
@@ -95,6 +109,7 @@ class Answer(Noun, frozen=True):
     lease_until: int | None = None
     due_at: int | None = None
     state: str = ""
+    awaits: tuple[int, ...] = ()
 
 
 class Line(Noun, frozen=True, tag_field="line"):
@@ -105,7 +120,7 @@ class Invoke(Line, frozen=True, tag="invoke"):
     process: str
     number: int
     at: int
-    call: Publish | Claim | Settle | Cancel | Redrive | Fire
+    call: Publish | Claim | Settle | Cancel | Signal | Redrive | Fire
 
 
 class Result(Line, frozen=True, tag="result"):
@@ -187,5 +202,5 @@ class End(Line, frozen=True, tag="end"):
     messages: int
 
 
-AnyCall = Publish | Claim | Settle | Cancel | Redrive | Fire
+AnyCall = Publish | Claim | Settle | Cancel | Signal | Redrive | Fire
 AnyLine = Invoke | Result | Fault | Plan | Queue | Schedule | Stored | End

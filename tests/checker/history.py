@@ -23,6 +23,7 @@ from .events import (
     Result,
     Schedule,
     Settle,
+    Signal,
     Stored,
 )
 
@@ -79,6 +80,7 @@ class History(Struct, frozen=True):
     claims: list[Operation[Claim]]
     settles: list[Operation[Settle]]
     cancels: list[Operation[Cancel]]
+    signals: list[Operation[Signal]]
     redrives: list[Operation[Redrive]]
     fires: list[Operation[Fire]]
     faults: list[Fault]
@@ -104,6 +106,7 @@ def assemble(lines: Sequence[AnyLine], flaws: Iterable[str] = ()) -> History:
         claims=_operations(invokes, results, Claim),
         settles=_operations(invokes, results, Settle),
         cancels=_operations(invokes, results, Cancel),
+        signals=_operations(invokes, results, Signal),
         redrives=_operations(invokes, results, Redrive),
         fires=_operations(invokes, results, Fire),
         faults=_only(lines, Fault),

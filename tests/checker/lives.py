@@ -5,10 +5,10 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from .events import Cancel, Claim, Claimed, Publish, Queue, Redrive, Row, Settle, Stored
+from .events import Cancel, Claim, Claimed, Publish, Queue, Redrive, Row, Settle, Signal, Stored
 from .history import History, Operation
 
-ENDING = frozenset({"complete", "nack", "reject", "fail", "release", "park", "cancel"})
+ENDING = frozenset({"complete", "nack", "reject", "fail", "release", "park", "cancel", "wait"})
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -35,6 +35,7 @@ class Life:
         self.deliveries: list[Delivery] = []
         self.settles: list[Operation[Settle]] = []
         self.cancels: list[Operation[Cancel]] = []
+        self.signals: list[Operation[Signal]] = []
         self.redrives: list[Operation[Redrive]] = []
         self.stored: Stored | None = None
         self.child = False
@@ -124,6 +125,8 @@ class Evidence:
             self.life(settle.call.id).settles.append(settle)
         for cancel in self.history.cancels:
             self.life(cancel.call.id).cancels.append(cancel)
+        for signal in self.history.signals:
+            self.life(signal.call.id).signals.append(signal)
         for redrive in self.history.redrives:
             self.life(redrive.call.id).redrives.append(redrive)
 

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     TWO_PLACES = "two_places"
     HISTORY_GAP = "history_gap"
     CANCELLED_BUT_DELIVERED = "cancelled_but_delivered"
+    RESUMED_EARLY = "resumed_early"
     CRON_DOUBLE_FIRE = "cron_double_fire"
     CRON_MISSED = "cron_missed"
     VACUOUS = "vacuous"

@@ -5,9 +5,21 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from penstock.errors import Archived, ChildRefused
+from penstock.agents.pruner import Pruner
+from penstock.errors import Archived, ChildRefused, WaitsForItself
 from penstock.model.changes import Change
-from penstock.model.message import After, Flag, Leased, Release, SettleReject, State, Verb
+from penstock.model.message import (
+    After,
+    Dedup,
+    Draft,
+    Fail,
+    Flag,
+    Leased,
+    Release,
+    SettleReject,
+    State,
+    Verb,
+)
 from penstock.model.store_types import AnswerKind, Completion, Entry
 from penstock.model.waiting import (
     AwaitedOutcome,
@@ -233,6 +245,45 @@ async def test_a_refused_child_undoes_the_wait(stage: Stage) -> None:
         await stage.store.wait(ask(leased, SLEEP, children=(await make_entry(stage), entry)))
     assert await state_of(stage, leased.id) is State.CLAIMED
     assert await stage.claim() == []
+
+
+@pytest.mark.parametrize("dedup", [Dedup("k", None), Dedup("k")])
+async def test_a_child_that_is_the_waiter_itself_is_refused(stage: Stage, dedup: Dedup) -> None:
+    id = await stage.publish(b"same", dedup=dedup)
+    leased = await stage.take()
+    again = Draft(body=b"same", dedup=dedup)
+    after = Hold(kind="after", after=After(entries=(0, 1)))
+    plan = WaitPlan(reason="after", holds=(after,), children=(Draft(), again))
+    with pytest.raises(WaitsForItself, match="child 2"):
+        await stage.broker.waits.suspend(leased, plan)
+    assert await state_of(stage, id) is State.CLAIMED
+    assert await stage.claim() == []
+    assert await stage.store.edges(id) == []
+
+
+async def test_a_message_that_was_removed_is_waited_for_no_longer(stage: Stage) -> None:
+    gone = await stage.completed()
+    await stage.travel(100)
+    assert await stage.prune(50) == 1
+    (waiter,) = await publish(
+        stage, await make_entry(stage, flags=Flag.HELD, after=After(ids=(gone,)))
+    )
+    assert (await stage.store.resume_held()).resumed == 1
+    leased = await stage.take()
+    assert await stage.broker.waits.read_parents(leased) == [AwaitedOutcome(gone, State.COMPLETED)]
+    assert leased.id == waiter
+
+
+async def test_an_end_is_noted_before_its_message_is_removed(stage: Stage) -> None:
+    """Also when no process has run for longer than the retention."""
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0,)))
+    first, waiter = await publish(stage, await make_entry(stage), held)
+    await stage.broker.settle(await stage.take(), Fail("no"))
+    await stage.travel(8 * DAY)
+    await Pruner(stage.store, stage.broker.directory, "test").tick()
+    assert await stage.state(waiter) is State.CANCELLED
+    with pytest.raises(Archived):
+        await stage.store.get(first)
 
 
 async def test_a_message_that_waits_for_others_is_held_until_all_completed(stage: Stage) -> None:
@@ -538,6 +589,33 @@ async def test_a_result_is_kept_while_a_message_waits_for_it(stage: Stage) -> No
     await stage.travel(3600)
     await stage.store.sweep_keys(100)
     assert await stage.store.awaited_results(second) == {}
+
+
+async def test_an_awaited_message_without_a_result_has_a_null(stage: Stage) -> None:
+    """So a result that is no longer stored can be told from None."""
+    plain = await make_entry(stage)
+    keyed = await make_entry(stage, ordering_key="k", flags=Flag.KEYED)
+    held = await make_entry(stage, flags=Flag.HELD, after=After(entries=(0, 1, 2, 3, 4)))
+    *ids, waiter = await publish(stage, plain, plain, plain, keyed, plain, held)
+    first, second, *rest = await stage.claim(limit=5)
+    await stage.broker.complete(first)
+    await stage.broker.complete(second, b"42")
+    await stage.store.complete([Completion(each.id, each.fence) for each in rest])
+    expected = {id: b"null" for id in ids} | {second.id: b"42"}
+    assert await stage.store.awaited_results(waiter) == expected
+
+
+async def test_a_completed_message_that_is_awaited_later_has_a_null(stage: Stage) -> None:
+    await stage.queue("short", keep_results=60.0)
+    first = await stage.completed("short")
+    await stage.travel(50)
+    soon = await make_entry(stage, flags=Flag.HELD, after=After(ids=(first,)))
+    (waiter,) = await publish(stage, soon)
+    assert await stage.store.awaited_results(waiter) == {first: b"null"}
+    gone = await stage.completed("short")
+    await stage.travel(70)
+    (late,) = await publish(stage, replace(soon, after=After(ids=(gone,))))
+    assert await stage.store.awaited_results(late) == {}
 
 
 async def test_a_result_outlives_its_message_while_another_waits_for_it(stage: Stage) -> None:

@@ -1,5 +1,7 @@
 """Workflows: messages that wait for each other, on every store."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,6 +10,8 @@ from penstock.broker.waiting.workflow_start import UNKNOWN
 from penstock.broker.waiting.workflows import Workflows
 from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
 from penstock.model.message import Draft, Fail, SettleReject, State
+from penstock.model.store_types import Answer
+from penstock.model.waiting import Hold, WaitPlan
 from penstock.model.workflow import NodeDraft, Workflow, WorkflowStart, WorkflowState, with_ids
 from tests.conformance.stage import DAY, Stage
 
@@ -123,7 +127,9 @@ async def test_policies_decide_what_a_node_waits_for(stage: Stage) -> None:
     assert await run_next(stage) == [b"end"]
 
 
-async def settle_two(stage: Stage, first: Fail | SettleReject, second: SettleReject | None) -> None:
+async def settle_two(
+    stage: Stage, first: Fail | SettleReject, second: Fail | SettleReject | None
+) -> None:
     """Settles two nodes that run beside each other."""
     await stage.store.resume_held()
     one, two = await stage.claim(limit=2)
@@ -153,6 +159,52 @@ async def test_a_dead_node_behind_a_failed_one_is_replaced(stage: Stage) -> None
     assert await stage.state(started.ids[1]) is State.CANCELLED
     assert await run_next(stage) == [b"a"]
     assert await run_next(stage) == [b"b"]
+
+
+async def test_a_node_in_the_middle_of_its_run_is_not_repeated(stage: Stage) -> None:
+    last = node(b"c", 0, 1, policy="settled", on_dead="settle")
+    started = await start(stage, node(b"a"), node(b"b"), last)
+    await settle_two(stage, SettleReject("no"), Fail("no"))
+    waiting = await stage.take()
+    sleep = Hold(kind="moment", delay=3_600.0)
+    await stage.broker.waits.suspend(waiting, WaitPlan(reason="sleep", holds=(sleep,)))
+    await stage.store.resume_held()
+    with pytest.raises(InvalidState, match="is running"):
+        await flows(stage).redrive(started.id)
+    await stage.travel(3_601)
+    assert await run_next(stage) == [b"c"]
+    assert await flows(stage).redrive(started.id) == 2
+    assert await run_next(stage) == [b"a", b"b"]
+
+
+async def test_a_repeated_node_waits_for_the_next_run_of_a_dead_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = await start(stage, node(b"a"), node(b"b", 0, on_dead="settle"))
+    await run_next(stage, SettleReject("no"))
+    assert await stage.state(started.ids[1]) is State.CANCELLED
+    redrive = stage.store.redrive
+
+    async def redrive_late(ids: Sequence[int]) -> list[Answer]:
+        """Another process looks at held messages meanwhile."""
+        await stage.store.resume_held()
+        return await redrive(ids)
+
+    monkeypatch.setattr(stage.store, "redrive", redrive_late)
+    assert await flows(stage).redrive(started.id) == 2
+    assert await run_next(stage) == [b"a"]
+    assert await run_next(stage) == [b"b"]
+
+
+async def test_a_node_whose_parent_was_removed_is_not_repeated(stage: Stage) -> None:
+    started = await start(stage, node(b"a"), node(b"b", 0))
+    await run_next(stage)
+    await stage.travel(100)
+    await run_next(stage, Fail("no"))
+    assert await stage.prune(50) == 1
+    with pytest.raises(InvalidState, match=f"message {started.ids[0]} .* start the workflow again"):
+        await flows(stage).redrive(started.id)
+    assert (await flows(stage).get(started.id)).workflow.state is WorkflowState.FAILED
 
 
 async def test_results_stay_in_the_order_of_the_nodes_after_a_redrive(stage: Stage) -> None:

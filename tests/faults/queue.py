@@ -29,6 +29,7 @@ from tests.checker import (
     Redrive,
     Row,
     Settle,
+    Signal,
     Stored,
 )
 from tests.checker.events import ALREADY_SETTLED, INVALID_STATE, LOCK_LOST, AnyCall
@@ -121,6 +122,9 @@ class SimulatedQueue(Model):
                 return self.answer_redrive(call)
             case Fire():
                 return self.answer_fire(call)
+            case Signal():
+                # Nothing waits for one in this queue.
+                return Answer("refused", INVALID_STATE)
 
     def answer_publish(self, call: Publish) -> Answer:
         verdict = self.judge(draft_of(call))

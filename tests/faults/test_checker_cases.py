@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import pytest
+from msgspec.structs import replace
+
 from tests.checker import (
     Answer,
     Cancel,
@@ -14,6 +17,7 @@ from tests.checker import (
     Redrive,
     Row,
     Settle,
+    Signal,
     Stored,
     assemble,
     check,
@@ -224,3 +228,81 @@ def test_what_was_published_once_more_by_itself_does_not_tear_its_batch() -> Non
     tale.call(2, 3, Publish("m1", "work"), Answer("ok", id=1))
     dead = make_stored(1, "dead", [row("publish", "dead", None, 2.5)], attempts=0)
     assert Kind.BATCH_TORN not in tale.verdict(dead)
+
+
+def tell_wait(wait: Settle, answer: Answer, resumed_at: float) -> Tale:
+    """Message 1 waits at 4 s, and runs again to its end; message 2 completes at 13 s."""
+    tale = Tale()
+    tale.publish(0, 1, 1)
+    tale.publish(0, 1, 2)
+    tale.claim(2, 3, 1, 1)
+    tale.call(4, 5, wait, answer)
+    tale.claim(resumed_at, resumed_at + 1, 1, 3)
+    tale.call(resumed_at + 2, resumed_at + 3, Settle("complete", 1, 3))
+    tale.claim(10, 11, 2, 2)
+    tale.call(13, 14, Settle("complete", 2, 2))
+    return tale
+
+
+def judge_wait(tale: Tale, resumed_at: float) -> set[Kind]:
+    rows = [
+        row("wait", "scheduled", 1, 4.5),
+        row("complete", "completed", 3, resumed_at + 2, True),
+    ]
+    return tale.verdict(replace(make_stored(1, "completed", rows), deliveries=1),
+                        make_completed(2, 2, 13))  # fmt: skip
+
+
+@pytest.mark.parametrize(("resumed_at", "found"), [(31, set()), (29, {Kind.RESUMED_EARLY})])
+def test_a_sleep_lasts_until_it_is_due(resumed_at: float, found: set[Kind]) -> None:
+    answer = Answer("ok", due_at=30 * SECOND)
+    tale = tell_wait(Settle("wait", 1, 1), answer, resumed_at)
+    assert judge_wait(tale, resumed_at) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "answer", "found"),
+    [
+        ("go", 6, OK, set()),
+        ("go", 6, UNKNOWN, set()),
+        ("go", 24, OK, {Kind.RESUMED_EARLY}),
+        ("go", 6, Answer("refused", "SIGNALS_FULL"), {Kind.RESUMED_EARLY}),
+        ("other", 6, OK, {Kind.RESUMED_EARLY}),
+    ],
+)
+def test_a_wait_for_a_signal_lasts_until_it_is_sent(
+    name: str, at: float, answer: Answer, found: set[Kind]
+) -> None:
+    tale = tell_wait(Settle("wait", 1, 1, signal="go"), OK, 20)
+    tale.call(at, at + 1, Signal(1, name), answer)
+    assert judge_wait(tale, 20) == found
+
+
+@pytest.mark.parametrize(("resumed_at", "found"), [(20, set()), (12, {Kind.RESUMED_EARLY})])
+def test_a_wait_for_messages_lasts_until_all_have_ended(
+    resumed_at: float, found: set[Kind]
+) -> None:
+    tale = tell_wait(Settle("wait", 1, 1), Answer("ok", awaits=(2,)), resumed_at)
+    assert judge_wait(tale, resumed_at) == found
+
+
+def test_a_wait_that_never_ends_is_stuck() -> None:
+    tale = Tale()
+    tale.publish(0, 1, 1)
+    tale.claim(2, 3, 1, 1)
+    tale.call(4, 5, Settle("wait", 1, 1, signal="go"))
+    waiting = [row("wait", "scheduled", 1, 4.5)]
+    left = replace(make_stored(1, "scheduled", waiting, 0), deliveries=0, due_at=2**53 - 1)
+    assert tale.verdict(left) == {Kind.STUCK}
+
+
+def test_a_delivery_that_waited_completes_nothing() -> None:
+    tale = Tale()
+    tale.publish(0, 1, 1)
+    tale.claim(2, 3, 1, 1)
+    tale.call(4, 5, Settle("wait", 1, 1))
+    tale.call(6, 7, Settle("complete", 1, 1))
+    rows = [row("wait", "scheduled", 1, 4.5), row("complete", "completed", 1, 6, True)]
+    assert {Kind.STALE_FENCE_ACCEPTED, Kind.ENDED_TWICE} <= tale.verdict(
+        make_stored(1, "completed", rows)
+    )

@@ -48,6 +48,9 @@ class Pruner:
 
     async def tick(self) -> float:
         await self._warn()
+        if (await self.store.resume_held()).more:
+            # After an outage: an end is noted by those that wait for it before it is pruned.
+            return 0.0
         pruned, more = await self._prune()
         expired = await self._expire_dead_letters()
         keys = await self.store.sweep_keys(BATCH_SIZE)

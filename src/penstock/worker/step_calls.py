@@ -20,6 +20,8 @@ from penstock.worker.retry_strategies import RetryStrategy
 
 MAX_TRIES = 5
 MAX_RETRY_S = 60.0
+# Stored for a message that completed without a result while others wait for it.
+NOTHING = b"null"
 anything = Values(Any, "step")
 
 
@@ -75,11 +77,13 @@ def check_policy(policy: str | int, count: int) -> tuple[str, int]:
 def make_outcome(found: AwaitedOutcome, state: str | None, values: Values) -> Outcome:
     if state != State.COMPLETED:
         return Outcome(found.id, None if state is None else State(state))
+    if found.result is None:
+        raise ResultGone(f"the result of message {found.id} is no longer stored")
     try:
-        return Outcome(found.id, State.COMPLETED, values.decode(found.result or b"null"))
+        return Outcome(found.id, State.COMPLETED, values.decode(found.result))
     except InvalidInput:
-        if found.result is None:
-            raise ResultGone(f"the result of message {found.id} is no longer stored") from None
+        if found.result == NOTHING:
+            raise ResultGone(f"message {found.id} completed without a result") from None
         raise
 
 

@@ -73,7 +73,8 @@ def make_stored(
 ) -> Stored:
     message = record.message
     label, intact = read(message.body)
-    kept = result in (None, label.encode(), encode(label))
+    # Others waited for the null of a message that completed without a result.
+    kept = result in (None, b"null", label.encode(), encode(label))
     tick = (message.meta.headers or {}).get(TICK)
     return Stored(
         message.id,

@@ -27,6 +27,7 @@ VERBS: dict[Verb, events.Verb] = {
     Verb.RELEASE: "release",
     Verb.PARK: "park",
     Verb.CANCEL: "cancel",
+    Verb.WAIT: "wait",
 }
 
 

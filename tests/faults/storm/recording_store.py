@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
+from msgspec.structs import replace
+
 from penstock import stores
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.broker.local import Broker
@@ -10,6 +12,7 @@ from penstock.client.brokers import BrokerPool
 from penstock.model.message import Verb
 from penstock.model.store_types import (
     Answer,
+    AnswerKind,
     Claim,
     Claimed,
     Completion,
@@ -20,9 +23,10 @@ from penstock.model.store_types import (
     Move,
     Published,
 )
+from penstock.model.waiting import SignalAnswer, SignalDraft, Wait
 from penstock.store import Store
 from tests import checker
-from tests.checker import Publish, Recorder, Settle
+from tests.checker import Publish, Recorder, Settle, Signal
 from tests.faults.storm.bodies import read
 from tests.faults.storm.recording import (
     VERBS,
@@ -132,6 +136,32 @@ class RecordingStore:
             ],
         )
 
+    async def wait(self, asked: Wait) -> Answer:
+        names = [hold.name for hold in asked.holds if hold.kind == "signal"]
+        call = Settle("wait", asked.id, asked.fence, signal=names[0] if names else "")
+        now = await self.store.now()
+        told, _ = await record(
+            self.recorder,
+            [call, *(self._publish(child, now) for child in asked.children)],
+            self._wait(asked),
+            lambda done: record_wait(asked, *done),
+        )
+        return told
+
+    async def _wait(self, asked: Wait) -> tuple[Answer, tuple[int, ...]]:
+        """Waits, and names the messages that it waits for, in the order of their ids."""
+        told = await self.store.wait(asked)
+        edges = await self.store.edges(asked.id) if told.kind is AnswerKind.DONE else []
+        return told, tuple(edge.awaited_id for edge in edges if edge.number == asked.fence)
+
+    async def signal(self, draft: SignalDraft) -> SignalAnswer:
+        return await record(
+            self.recorder,
+            [Signal(draft.id, draft.name)],
+            self.store.signal(draft),
+            lambda told: [checker.Answer("refused" if told.code else "ok", told.code or "")],
+        )
+
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
         """A settlement whose lease was gone before it was tried."""
         calls = [
@@ -139,6 +169,14 @@ class RecordingStore:
             for lock, verb in zip(locks, verbs, strict=True)
         ]
         return await record(self.recorder, calls, self.store.explain(locks, verbs), answers)
+
+
+def record_wait(asked: Wait, told: Answer, awaits: tuple[int, ...]) -> list[checker.Answer]:
+    """The answer of the wait, then those of the children that it publishes."""
+    own = replace(record_settled(told, told.due_at), awaits=awaits)
+    if told.kind is not AnswerKind.DONE:
+        return [own] * (1 + len(asked.children))
+    return [own, *(checker.Answer("ok", id=id) for id in awaits[: len(asked.children)])]
 
 
 def answers(told: Sequence[Answer]) -> list[checker.Answer]:

@@ -37,7 +37,9 @@ async def read_parents(store: Store, directory: QueueCache, id: int) -> list[Awa
     found = await read_ends(store, id, edges)
     if not label.mixed:
         return found
-    order = await find_order(store, directory, message, [each.id for each in found])
+    scope = (await directory.get_by_id(message.queue_id)).scope
+    name = f"{scope.tenant}/{scope.name}/{label.workflow}"
+    order = await find_order(store, name, [each.id for each in found])
     return sorted(found, key=lambda each: order.get(each.id, 0))
 
 
@@ -45,18 +47,13 @@ async def find_message(store: Store, id: int) -> StoredMessage | None:
     return next((record.message for record in await store.get_many([id])), None)
 
 
-async def find_order(
-    store: Store, directory: QueueCache, message: StoredMessage, ids: Sequence[int]
-) -> dict[int, int]:
+async def find_order(store: Store, workflow: str, ids: Sequence[int]) -> dict[int, int]:
     """Returns the place of the node of each message.
 
     A redrive numbers the nodes of its workflow after it has published them. Until then, the
     messages themselves say which node they are.
     """
-    label = read_label(message.meta.headers)
-    assert label is not None
-    scope = (await directory.get_by_id(message.queue_id)).scope
-    document = await store.document(WORKFLOW, f"{scope.tenant}/{scope.name}/{label.workflow}")
+    document = await store.document(WORKFLOW, workflow)
     if document is not None:
         nodes = msgspec.json.decode(document.body, type=Workflow).nodes
         order = {node.id: place for place, node in enumerate(nodes)}

@@ -319,6 +319,11 @@ def explain_signal(draft: SignalDraft, answer: SignalAnswer) -> PenstockError:
 def explain_refusal(error: ChildRefused, drafts: object) -> PenstockError:
     listed = list(drafts) if isinstance(drafts, (list, tuple)) else []
     queue = listed[error.place].queue if error.place < len(listed) else "?"
+    if error.refused == WaitsForItself.code:
+        return WaitsForItself(
+            f"child {error.place + 1} in queue {queue!r} has the unique or dedup key of the message"
+            " that waits for it; give it another key"
+        )
     known = REFUSALS.get(error.refused)
     text = f"child {error.place + 1} in queue {queue!r} was refused: {error.refused}"
     return known(text) if known is not None else error

@@ -4,7 +4,7 @@ All nodes are held until the last piece is stored: those that wait for no other 
 wait for a gate, a held message that the last step ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from penstock.model.changes import Change
 from penstock.model.message import After, Draft, State, StoredMessage, Verb
 from penstock.model.store_types import Entry, Published, Query
 from penstock.model.waiting import HeldEnd
-from penstock.model.workflow import Workflow, WorkflowState, with_ids
+from penstock.model.workflow import Workflow, WorkflowNode, WorkflowState, with_ids
 from penstock.rules import drafts, workflows
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ class WorkflowBuilder:
     """Publishes nodes of one workflow in pieces: all of them, or those that a redrive repeats."""
 
     def __init__(
-        self, service: "Workflows", flow: Workflow, entries: Mapping[int, Entry], version: int = 1
+        self,
+        service: "Workflows",
+        flow: Workflow,
+        entries: Mapping[int, Entry],
+        version: int = 1,
+        completed: Collection[int] = (),
     ) -> None:
         self.service = service
         self.store = service.store
@@ -44,6 +49,8 @@ class WorkflowBuilder:
         self.entries = entries
         # Of the stored workflow while it is being built.
         self.version = version
+        # The nodes that a redrive does not repeat because they have completed.
+        self.completed = completed
         self.gate = 0
         self.ids: dict[int, int] = {}
 
@@ -106,11 +113,14 @@ class WorkflowBuilder:
             entries=tuple(position[each] for each in node.after if each in position),
             ids=(*stored, *([self.gate] if gated else [])),
             policy=node.policy,
-            # The gate is one of those that complete.
-            need=node.need + (gated and bool(node.after)),
+            need=self.count_needed(node) if gated else node.need,
             on_dead=node.on_dead,
         )
         return hold(self.entries[place], after if node.after else After(ids=(self.gate,)))
+
+    def count_needed(self, node: WorkflowNode) -> int:
+        """Returns how many must complete, with the gate, so that none starts before it."""
+        return max(node.need, sum(each in self.completed for each in node.after)) + 1
 
 
 def refuse_unless_published(flow: Workflow, published: Sequence[Published]) -> None:

@@ -1,6 +1,6 @@
 """Redrives workflows: dead messages run again, and failed nodes are published again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from penstock.broker.waiting.workflow_start import UNKNOWN, make_document, make_
 from penstock.errors import Busy, InvalidState
 from penstock.model.changes import Change, Changed
 from penstock.model.documents import Document
-from penstock.model.message import After, State, StoredMessage
+from penstock.model.message import After, Record, State, StoredMessage, Verb
 from penstock.model.store_types import Entry
 from penstock.model.workflow import Workflow, WorkflowState, with_ids
 from penstock.rules import drafts, workflows
@@ -44,6 +44,7 @@ class WorkflowRedriver:
             raise InvalidState(f"workflow {id} is being published; cancel it or wait")
         states = await self._read_states(flow)
         again = workflows.list_to_repeat(flow, states)
+        refuse_removed(flow, again, states)
         entries = await self._copy_nodes(flow, again)
         await self._end_replaced(flow, again, states)
         dead = [
@@ -51,16 +52,22 @@ class WorkflowRedriver:
             for place, node in enumerate(flow.nodes)
             if states[place] is State.DEAD and place not in entries
         ]
-        if again or (dead and flow.state.ended):
+        if dead and flow.state.ended and not again:
             await self._repeat(flow, version, entries)
+        # Before the copies: one that may start after a dead node waits for its next run.
         for part in split(dead, CANCEL_BATCH):
             await self.store.redrive(part)
+        if again:
+            completed = {at for at, state in enumerate(states) if state is State.COMPLETED}
+            await self._repeat(flow, version, entries, completed)
         return len(again) + len(dead)
 
     async def _read_states(self, flow: Workflow) -> States:
         """Raises InvalidState while a node runs or is ready."""
-        states = await self.service.read_states([node.id for node in flow.nodes])
-        if workflows.find_state(flow, states) is WorkflowState.RUNNING:
+        records = await self.service.read_records([node.id for node in flow.nodes])
+        states = [None if record is None else record.state for record in records]
+        runs = workflows.find_state(flow, states) is WorkflowState.RUNNING
+        if runs or any(record is not None and has_begun(record) for record in records):
             raise InvalidState(f"workflow {flow.id} is running; redrive it when nothing of it runs")
         return states
 
@@ -79,7 +86,13 @@ class WorkflowRedriver:
             if not all(is_over(states[place]) for place in left):
                 raise Busy(f"workflow {flow.id} is being changed by other requests; try again")
 
-    async def _repeat(self, flow: Workflow, version: int, entries: Mapping[int, Entry]) -> None:
+    async def _repeat(
+        self,
+        flow: Workflow,
+        version: int,
+        entries: Mapping[int, Entry],
+        completed: Collection[int] = (),
+    ) -> None:
         large = len(entries) > PIECE_SIZE
         again = replace(
             flow,
@@ -91,7 +104,7 @@ class WorkflowRedriver:
             building_at=await self.store.now() if large else None,
         )
         if large:
-            builder = WorkflowBuilder(self.service, again, entries, version + 1)
+            builder = WorkflowBuilder(self.service, again, entries, version + 1, completed)
             opened = await self._open(again, version, [await builder.make_gate()])
             await builder.publish(opened.published[0].id)
             return
@@ -130,15 +143,36 @@ class WorkflowRedriver:
         for place in places:
             message = found.get(flow.nodes[place].id)
             if message is None:
-                raise InvalidState(
-                    f"message {flow.nodes[place].id} of workflow {flow.id} was removed by retention"
-                )
+                raise make_removed_error(flow, place)
             queue = await self.service.directory.get_by_id(message.queue_id)
             draft = copy_of(message, queue.name, message.body)
             headers = {**(draft.headers or {}), workflows.NODE_HEADER: labels[place]}
             entry = drafts.make_entry(replace(draft, headers=headers), queue)
             entries[place] = replace(entry, max_depth=None)
         return entries
+
+
+def refuse_removed(flow: Workflow, again: Sequence[int], states: States) -> None:
+    """Raises InvalidState if a node to repeat, or what it waits for, is no longer stored."""
+    needed = [*again, *(parent for place in again for parent in flow.nodes[place].after)]
+    for place in needed:
+        if states[place] is None:
+            raise make_removed_error(flow, place)
+
+
+def make_removed_error(flow: Workflow, place: int) -> InvalidState:
+    return InvalidState(
+        f"message {flow.nodes[place].id} of workflow {flow.id} was removed by retention;"
+        " start the workflow again"
+    )
+
+
+def has_begun(record: Record) -> bool:
+    """True if a message waits in the middle of its run: for a step, a retry or a decision."""
+    if record.state is not State.SCHEDULED:
+        return False
+    redriven = max((row.position for row in record.timeline if row.verb is Verb.REDRIVE), default=0)
+    return any(row.fence is not None and row.position > redriven for row in record.timeline)
 
 
 def is_over(state: State | None) -> bool:

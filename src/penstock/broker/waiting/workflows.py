@@ -18,7 +18,7 @@ from penstock.broker.waiting.workflow_start import (
 from penstock.errors import Busy, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import MICROS_PER_SECOND, Moment, State
+from penstock.model.message import MICROS_PER_SECOND, Moment, Record, State
 from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
 from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import workflows
@@ -71,7 +71,7 @@ class Workflows:
         states = await self.read_states([node.id for node in flow.nodes])
         current = replace(
             flow,
-            state=workflows.find_state(flow, states) if has_ids(flow) else flow.state,
+            state=workflows.find_state(flow, states) if is_published(flow) else flow.state,
             counts=workflows.count_states(states),
         )
         return WorkflowView(current, tuple(states))
@@ -84,10 +84,14 @@ class Workflows:
 
     async def read_states(self, ids: Sequence[int]) -> list[State | None]:
         """Returns None for messages that have left the store."""
-        found: dict[int, State] = {}
+        records = await self.read_records(ids)
+        return [None if record is None else record.state for record in records]
+
+    async def read_records(self, ids: Sequence[int]) -> list[Record | None]:
+        found: dict[int, Record] = {}
         for part in split(ids, READ_BATCH):
             for record in await self.store.get_many(part):
-                found[record.message.id] = record.state
+                found[record.message.id] = record
         return [found.get(id) for id in ids]
 
     # Changing.
@@ -143,6 +147,11 @@ class Workflows:
 
     def _name(self, scope: str, name: str) -> str:
         return f"{self.tenant}/{scope}/{name}"
+
+
+def is_published(flow: Workflow) -> bool:
+    """False while a large start or redrive publishes its pieces: the nodes have earlier ids."""
+    return has_ids(flow) and flow.state is not WorkflowState.BUILDING
 
 
 def has_ids(flow: Workflow) -> bool:

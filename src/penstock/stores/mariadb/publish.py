@@ -199,6 +199,7 @@ async def end_keyed(tx: SqlTransaction, item: Completion, row: Any) -> None:
         await tx.run("unique_free", id=item.id)
     if held.flags & Flag.AWAITED:
         await tx.run("nudge_awaiting", id=item.id)
+        await tx.run("keep_nothing", ids=tx.encode_ids([item.id]), now=tx.now)
 
 
 async def pass_on(tx: SqlTransaction, line: Any, called: dict[int, Ticket]) -> None:

@@ -282,6 +282,15 @@ INSERT INTO penstock_result (id, expires_at, body)
 SELECT m.id, :now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), :body
 FROM penstock_message AS m JOIN penstock_queue AS q ON q.id = m.queue_id WHERE m.id = :id
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
+-- name: keep_nothing
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+INSERT INTO penstock_result (id, expires_at, body)
+SELECT h.id, h.at + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), 'null'
+FROM penstock_history AS h JOIN penstock_queue AS q ON q.id = h.queue_id
+WHERE h.id IN (:ids) AND h.final = 1 AND h.state = 'completed'
+  AND h.at + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT) >= :now
+ON DUPLICATE KEY UPDATE penstock_result.id = penstock_result.id;
 -- name: hold_leases
 SELECT count(*) FROM penstock_lease FORCE INDEX (PRIMARY)
 WHERE (:locks) FOR UPDATE NOWAIT;
@@ -895,13 +904,18 @@ SELECT id FROM penstock_scheduled WHERE id IN (:ids) AND flags & {HELD} <> 0;
 SELECT DISTINCT message_id, name FROM penstock_signal
 WHERE message_id IN (:ids) AND consumed = 0;
 -- name: edges_ended
+-- A message that is no longer stored had ended. It counts as completed, without a result.
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
 WHERE e.held_id IN (:ids) AND e.state IS NULL
 UNION ALL
 SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
 JOIN penstock_dead AS d ON d.id = e.awaited_id
-WHERE e.held_id IN (:ids) AND e.state IS NULL;
+WHERE e.held_id IN (:ids) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'completed' FROM penstock_edge AS e
+WHERE e.held_id IN (:ids) AND e.state IS NULL
+  AND NOT EXISTS (SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id);
 -- name: edges_ended_by
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1

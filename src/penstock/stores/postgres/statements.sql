@@ -379,7 +379,9 @@ WITH ended AS (
     WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
       AND l.flags & {ENDING} & ~{AWAITED} = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at,
-              l.flags & {AWAITED} <> 0 AS awaited, asked.result),
+              l.flags & {AWAITED} <> 0 AS awaited,
+              coalesce(asked.result, CASE WHEN l.flags & {AWAITED} <> 0 THEN 'null'::bytea END)
+                  AS result),
 settled AS (
     UPDATE penstock.edge SET state = 'completed' WHERE ctid = ANY (ARRAY(
         SELECT e.place FROM ended CROSS JOIN LATERAL (
@@ -420,7 +422,8 @@ LEFT JOIN LATERAL (
 -- An earlier statement locked the keys, so this one sees every line.
 -- Skips a lease whose successor is locked: that transaction may still roll back.
 WITH held AS MATERIALIZED (
-    SELECT l.*, asked.result, (
+    SELECT l.*, coalesce(
+        asked.result, CASE WHEN l.flags & {AWAITED} <> 0 THEN 'null'::bytea END) AS result, (
         SELECT s.id FROM penstock.scheduled AS s
         WHERE s.queue_id = h.queue_id AND s.key = h.key AND s.due_at = 9007199254740991
         ORDER BY s.position LIMIT 1) AS next
@@ -487,6 +490,17 @@ INSERT INTO penstock.result (id, expires_at, body)
 SELECT m.id, :now + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint, :body::bytea
 FROM penstock.message AS m JOIN penstock.queue AS q ON q.id = m.queue_id WHERE m.id = :id
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body;
+-- name: keep_nothing
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+INSERT INTO penstock.result (id, expires_at, body)
+SELECT h.id, h.at + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint, 'null'::bytea
+FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+    SELECT id, at, queue_id FROM penstock.history
+    WHERE id = asked.id AND final AND state = 'completed' OFFSET 0) AS h
+JOIN penstock.queue AS q ON q.id = h.queue_id
+WHERE h.at + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint >= :now
+ON CONFLICT (id) DO NOTHING;
 -- name: extend_many
 UPDATE penstock.lease AS l
 SET lease_until = greatest(l.lease_until, penstock.moment() + asked.length),
@@ -1187,13 +1201,19 @@ SELECT s.id FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
 SELECT DISTINCT message_id, name FROM penstock.signal
 WHERE message_id = ANY (:ids::bigint[]) AND consumed = false;
 -- name: edges_ended
+-- A message that is no longer stored had ended. It counts as completed, without a result.
 SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h
 WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
 UNION ALL
 SELECT e.held_id, e.awaited_id, 'dead' FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT id FROM penstock.dead WHERE id = e.awaited_id OFFSET 0) AS d
-WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL;
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'completed' FROM penstock.edge AS e
+LEFT JOIN LATERAL (
+    SELECT id FROM penstock.message WHERE id = e.awaited_id OFFSET 0) AS m ON true
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL AND m.id IS NULL;
 -- name: edges_ended_by
 SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
     SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h

@@ -14,6 +14,8 @@ async def finalize(
     await free(tx, id, flags)
     if flags & Flag.AWAITED:
         await tx.run("nudge_awaiting", id=id)
+        if state is State.COMPLETED:
+            await tx.run("keep_nothing", ids=tx.encode_ids([id]), now=tx.now)
     if flags & Flag.HELD:
         await tx.run("drop_holds_of", id=id)
         await tx.run("drop_nudges_of", id=id)

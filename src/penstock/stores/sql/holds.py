@@ -75,10 +75,11 @@ def list_stored(after: After, outcomes: Sequence[Published]) -> list[int]:
 
 
 async def flag_awaited(tx: SqlTransaction, ids: Sequence[int]) -> None:
-    """Announces the ends of stored messages to those that wait for them."""
+    """Announces the ends of stored messages to those that wait for them, and keeps results."""
     if ids:
         for place in ("ready", "scheduled", "lease", "dead"):
             await tx.run(f"flag_awaited_{place}", ids=tx.encode_ids(ids))
+        await tx.run("keep_nothing", ids=tx.encode_ids(ids), now=tx.now)
 
 
 def make_entry_holds(entry: Entry) -> list[Hold]:

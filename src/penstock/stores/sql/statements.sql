@@ -312,6 +312,7 @@ SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0
                 WHERE e.held_id = h.held_id AND e.number = h.number AND e.state IS NULL AND (
                     EXISTS (SELECT 1 FROM penstock_history AS r
                             WHERE r.id = e.awaited_id AND r.final)
+                    OR NOT EXISTS (SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id)
                     OR h.on_dead = 'settle' AND EXISTS (
                         SELECT 1 FROM penstock_dead AS d WHERE d.id = e.awaited_id))))),
        (SELECT count(*) FROM penstock_hold);

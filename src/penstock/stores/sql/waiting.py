@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock.errors import ChildRefused
+from penstock.errors import ChildRefused, WaitsForItself
 from penstock.model.message import (
     MAX_POSITION,
     NEVER,
@@ -82,6 +82,8 @@ async def publish_children(tx: SqlTransaction, asked: Wait, publish: Publish) ->
     for place, outcome in enumerate(outcomes):
         if outcome.code:
             raise ChildRefused.at(place, outcome.code)
+        if outcome.id == asked.id:
+            raise ChildRefused.at(place, WaitsForItself.code)
     await hold_published(tx, entries, outcomes)
     return outcomes
 

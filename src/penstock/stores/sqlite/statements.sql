@@ -127,6 +127,15 @@ SELECT id, fence FROM penstock_history WHERE position > ?;
 INSERT OR REPLACE INTO penstock_result (id, expires_at, body)
 SELECT m.id, :now + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER), :body
 FROM penstock_message m JOIN penstock_queue q ON q.id = m.queue_id WHERE m.id = :id;
+-- name: keep_nothing
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+INSERT OR IGNORE INTO penstock_result (id, expires_at, body)
+SELECT h.id, h.at + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER), CAST('null' AS BLOB)
+FROM json_each(:ids) AS j CROSS JOIN penstock_history AS h ON h.id = j.value AND h.final = 1
+JOIN penstock_queue AS q ON q.id = h.queue_id
+WHERE h.state = 'completed'
+  AND h.at + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER) >= :now;
 -- name: extend
 UPDATE penstock_lease SET lease_until = max(lease_until, :until), length = :until - :now
 WHERE id = :id AND fence = :fence
@@ -621,13 +630,18 @@ SELECT id FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids)
 SELECT DISTINCT message_id, name FROM penstock_signal
 WHERE message_id IN (SELECT value FROM json_each(:ids)) AND consumed = 0;
 -- name: edges_ended
+-- A message that is no longer stored had ended. It counts as completed, without a result.
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
 WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
 UNION ALL
 SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
 JOIN penstock_dead AS d ON d.id = e.awaited_id
-WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL;
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'completed' FROM penstock_edge AS e
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+  AND NOT EXISTS (SELECT 1 FROM penstock_message AS m WHERE m.id = e.awaited_id);
 -- name: edges_ended_by
 SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
 JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1

@@ -288,6 +288,7 @@ async def finalize_completed(tx: SqliteTransaction, flagged: Iterable[tuple[int,
     if awaited:
         held = {id for (id,) in await tx.all("settle_awaited", ids=tx.encode_ids(awaited))}
         await tx.run("nudge_settled", ids=tx.encode_ids(sorted(held)))
+        await tx.run("keep_nothing", ids=tx.encode_ids(awaited), now=tx.now)
 
 
 async def complete_alone(tx: SqliteTransaction, item: Completion) -> Answer:

@@ -43,7 +43,7 @@ local function keep_for(queue_id)
     return kept
 end
 
-local function keep_result(place, text)
+local function keep_given(place, text)
     if not results[place] then return end
     local expires = whole(now + math.floor(keep_for(lease_of(ids[place], text).queue) * 1000000))
     call('HSET', result, ids[place], results[place])
@@ -69,7 +69,7 @@ if #plain > 0 then
         call('XADD', history, at .. '-0', 'r', before .. id .. ' - ' .. texts[place])
         stories[2 * number - 1], stories[2 * number] = id, at
         removed[number] = id
-        keep_result(place, texts[place])
+        keep_given(place, texts[place])
         record_seen(place, texts[place])
     end
     in_parts(stories, 'HSET', story)
@@ -81,7 +81,7 @@ for _, place in ipairs(special) do
     local t = lease_of(ids[place], texts[place])
     t.attempts = t.attempts + 1
     record(t, 'complete', 'completed', {lease = t.text})
-    keep_result(place, texts[place])
+    keep_given(place, texts[place])
     record_seen(place, texts[place])
     drop_lease(t)
     if has(t.flags, FROM_DEAD) then call('HDEL', dead, t.id) end

@@ -1,13 +1,5 @@
--- keys: result result_until queue
 -- with: lease audit
 -- ARGV: now, then id, verb, state, reason and result with a marker letter of each.
-local function keep_result(t, text)
-    local stored = call('HGET', queue, t.queue)
-    local kept = stored and cjson.decode(stored).settings.keep_results or 86400
-    call('HSET', result, t.id, text)
-    call('ZADD', result_until, whole(now + math.floor(kept * 1000000)), t.id)
-end
-
 local function end_one(place)
     local id, reason, value = ARGV[place], ARGV[place + 3], ARGV[place + 4]
     local text = call('HGET', ticket, id)
@@ -16,7 +8,7 @@ local function end_one(place)
         local state = state_of(id)
         return state and 'invalid ' .. state or 'missing'
     end
-    if value ~= '' then keep_result(t, sub(value, 2)) end
+    if value ~= '' then keep_result(t.id, t.queue, now, sub(value, 2)) end
     finish(t, ARGV[place + 1], ARGV[place + 2], reason ~= '' and sub(reason, 2) or nil)
     return 'done'
 end

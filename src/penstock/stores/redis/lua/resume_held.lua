@@ -27,7 +27,10 @@ end
 
 local function end_of(id)
     local state = ended(id)
-    return state or call('HEXISTS', dead, id) == 1 and 'dead' or nil
+    if state then return state end
+    if call('HEXISTS', dead, id) == 1 then return 'dead' end
+    -- A message that is no longer stored had ended. It counts as completed, without a result.
+    return call('HEXISTS', message, id) == 0 and 'completed' or nil
 end
 
 -- Settles an edge once, and counts it.

@@ -14,7 +14,7 @@ local function has_missed(id, each)
     local prefix = id .. hex(tonumber(each.number))
     for _, field in ipairs(call('ZRANGEBYLEX', edge_of, '[' .. prefix, '(' .. prefix .. 'g')) do
         local awaited = sub(field, 29)
-        local over = ended(awaited) or
+        local over = ended(awaited) or call('HEXISTS', message, awaited) == 0 or
             each.on_dead == 'settle' and call('HEXISTS', dead, awaited) == 1
         if over and not call('HGET', edge_state, field)
             and not call('ZSCORE', nudge, id .. awaited) then return true end

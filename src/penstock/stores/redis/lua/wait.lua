@@ -14,6 +14,20 @@ if refused then
     end
 end
 
+
+local function leads_to_itself()
+    local place = 0
+    for _, group in ipairs(groups) do
+        for _ = group.first, group.last do
+            if seen_before(group) == 'd ' .. id then return place end
+            place = place + 1
+        end
+    end
+end
+
+local own = leads_to_itself()
+if own then return woke({'refused', own, 'WAITS_FOR_ITSELF'}) end
+
 local given = cjson.decode(ARGV[8])
 local holds = given.own
 date_holds(holds, fence)

@@ -1,5 +1,5 @@
 -- Finalizes a message: frees its keys, nudges those that wait for it and publishes its callback.
--- keys: dedup unique correlation scope_name queue_name nudge edge hold
+-- keys: dedup unique correlation scope_name queue_name nudge edge hold queue result result_until
 -- with: keys
 
 local function free_keys(t)
@@ -48,10 +48,28 @@ local function nudge_awaiting(id)
     end
 end
 
+local function keep_result(id, queue_id, at, text)
+    local stored = call('HGET', queue, queue_id)
+    local kept = stored and cjson.decode(stored).settings.keep_results or 86400
+    local expires = at + math.floor(kept * 1000000)
+    if expires < now then return end
+    call('HSET', result, id, text)
+    call('ZADD', result_until, whole(expires), id)
+end
+
+-- A message that others wait for and that completed without a result gets a null, so that a result
+-- that is no longer stored can be told from None.
+local function keep_nothing(id, queue_id, at)
+    if call('HEXISTS', result, id) == 0 then keep_result(id, queue_id, at, 'null') end
+end
+
 -- Call it when the message is finished or dead.
 local function over(t, state, reason)
     free_keys(t)
-    if has(t.flags, AWAITED) then nudge_awaiting(t.id) end
+    if has(t.flags, AWAITED) then
+        nudge_awaiting(t.id)
+        if state == 'completed' then keep_nothing(t.id, t.queue, now) end
+    end
     if has(t.flags, HELD) then call('HDEL', hold, t.id) end
     if has(t.flags, CALLBACK) then call_back(t, state, reason) end
 end

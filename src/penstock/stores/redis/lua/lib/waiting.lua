@@ -44,7 +44,11 @@ local function flag_awaited(id)
         call('HSET', lease, id, fence .. ' x ' .. before .. ' ' .. flags + AWAITED .. ' ' .. rest)
         return
     end
-    local t = dead_of(id) or not ended(id) and waiting(id)
+    local state, at = ended(id)
+    if state == 'completed' then
+        keep_nothing(id, heading(call('HGET', message, id)).queue, tonumber(at))
+    end
+    local t = dead_of(id) or not state and waiting(id)
     if not t or has(t.flags, AWAITED) then return end
     t.flags = t.flags + AWAITED
     if t.dead_at then
