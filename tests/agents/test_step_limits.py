@@ -3,7 +3,9 @@
 import pytest
 
 from penstock import Context, Penstock
+from penstock.broker.waiting import waits
 from penstock.model.message import Record, State
+from penstock.rules import waiting
 from penstock.testing.simulation import Simulation
 from penstock.worker import steps
 
@@ -37,6 +39,33 @@ async def test_the_results_of_a_message_have_a_size_in_all(monkeypatch: pytest.M
     record = await run_once(app)
     assert (record.state, ran) == (State.DEAD, [0, 1])
     assert "exceed 64 MB" in (record.error or "")
+
+
+async def test_a_message_with_too_many_steps_is_dead_until_it_is_redriven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (waits, waiting):
+        monkeypatch.setattr(module, "MAX_STEPS", 5)
+    app = Penstock("sqlite://")
+    ran: list[int] = []
+
+    @app.task(name="work")
+    async def work(context: Context) -> None:
+        for number in range(9):
+            await context.step("note", ran.append, number)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await work.aenqueue()
+        await simulation.run_until_idle()
+        record = await job.arecord()
+        assert (record.state, record.reason) == (State.DEAD, "max_steps")
+        assert ran == [0, 1, 2, 3, 4, 5]
+        await simulation.advance(1)
+        await simulation.broker.admin.redrive(job.id)
+        await simulation.run_until_idle()
+        assert await job.astatus() is State.COMPLETED
+        assert ran == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8]
 
 
 async def test_a_name_that_is_too_long_rejects_the_message() -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, StepTooLarge, WaitsForItself
 from penstock.model.message import MICROS_PER_SECOND, After, Flag, Moment, State, Verb
 from penstock.model.store_types import Entry, Lease, Move
 from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
@@ -17,6 +17,7 @@ SIGNAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MAX_SIGNAL_BYTES = 64 * 1024
 MAX_KEY_LENGTH = 200
 MAX_STEPS = 10_000
+MAX_STEP_BYTES = 1_000_000
 # From this many quick waits in a row, each is delayed, so that a loop does not spin.
 MAX_QUICK_WAITS = 9
 QUICK_WAIT_S = 1.0
@@ -63,6 +64,24 @@ def decide_wait(
         children=request.children,
         children_step=request.children_step,
     )
+
+
+def refuse_own_key(lease: Lease, children: tuple[Entry, ...]) -> None:
+    """Refuses a child that could run only after the message that waits for it."""
+    own = lease.meta.ordering_key
+    for child in children:
+        if own is not None and (child.queue_id, child.ordering_key) == (lease.queue_id, own):
+            raise WaitsForItself(
+                f"message {lease.id} waits for a child with its own ordering key {own!r},"
+                " which runs after it; give the child another key"
+            )
+
+
+def end_full(lease: Lease, facts: WaitFacts) -> Move | None:
+    """Ends a message that stores more steps than it may, or returns None if it has room."""
+    if facts.steps < MAX_STEPS:
+        return None
+    return end_instead(lease, State.DEAD, "max_steps", lease.attempts + 1)
 
 
 def end_instead(lease: Lease, state: State, reason: str, attempts: int) -> Move:
@@ -128,6 +147,14 @@ def list_children(step: StepRecord) -> list[int]:
     listed = stored if isinstance(stored, list) else [stored]
     ids = listed[0] if listed and isinstance(listed[0], list) else listed
     return [id for id in ids if type(id) is int]
+
+
+def check_step_size(name: str, body: bytes) -> None:
+    if len(body) > MAX_STEP_BYTES:
+        raise StepTooLarge(
+            f"step {name!r} returned {len(body)} bytes; at most {MAX_STEP_BYTES} are stored:"
+            " store the data elsewhere and return a reference"
+        )
 
 
 def check_signal(name: str, body: bytes, key: str | None) -> None:

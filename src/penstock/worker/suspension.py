@@ -32,7 +32,8 @@ def judge_steps(context: Context, error: BaseException | None) -> WaitPlan | Set
     if steps is not None and steps.plan is not None:
         if find_error(error, Suspend) is not None:
             return steps.plan
-        return None if isinstance(error, TimedOut) else SettleReject(SWALLOWED)
+        failed = isinstance(error, TimedOut) or (error is not None and steps.failed)
+        return None if failed else SettleReject(SWALLOWED)
     if (changed := find_error(error, CodeChanged)) is not None:
         log.warning("code_changed", id=context.id, error=str(changed))
         return Park(CODE_CHANGED)
