@@ -138,6 +138,12 @@ def check_first(step: OpenStep, approval: Approval) -> None:
             raise Conflict(f"{name_voter(each)!r} has already chosen {each.choice!r}")
 
 
+def find_choice(step: OpenStep, person: str) -> Approval | None:
+    """Returns what this person, or the one in whose place they decide, has chosen so far."""
+    voter = step.state.delegates.get(person, person)
+    return next((each for each in step.state.approvals if name_voter(each) == voter), None)
+
+
 def name_voter(approval: Approval) -> str:
     return approval.on_behalf_of or approval.by
 

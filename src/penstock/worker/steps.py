@@ -21,7 +21,7 @@ from penstock.model.waiting import (
     WaitPlan,
 )
 from penstock.rules import validation
-from penstock.rules.waiting import MAX_STEPS, check_step_size, decide_after
+from penstock.rules.waiting import check_step_size, decide_after
 from penstock.worker.codec import Values
 from penstock.worker.policy import Cancelled, RetryStrategy
 from penstock.worker.step_calls import (

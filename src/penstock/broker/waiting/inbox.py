@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from penstock.broker.audit import note_changes
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
 from penstock.broker.waiting.human_webhooks import HumanWebhooks
@@ -24,7 +25,7 @@ from penstock.retry import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
 from penstock.rules.human import Due, InboxStatistics, InboxStep, OpenStep, Person, summarise
-from penstock.rules.human_spec import check_spec, parse_spec
+from penstock.rules.human_spec import check_spec, compute_digest, parse_spec
 from penstock.rules.human_steps import (
     REQUESTER,
     RULE_REQUESTER,
@@ -182,6 +183,8 @@ class Inbox:
         for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             found, version = await self._load_open(id, person, scope)
             outcome = human.decide(found.step, person, choice, inputs or {}, comment, now)
+            # The name `digest` belongs to secrets, which the audit log does not show.
+            note_changes({}, {"choice": choice, "spec_digest": compute_digest(found.step.spec)})
             if isinstance(outcome, Decision):
                 await self.end(found.step, outcome, scope)
                 return await self.load(id, scope)

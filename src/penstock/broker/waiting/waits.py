@@ -30,7 +30,7 @@ from penstock.errors import (
 from penstock.model.activity import Heading
 from penstock.model.message import Draft, Flag, Moment, State, Verb
 from penstock.model.queue import Queue
-from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
+from penstock.model.store_types import Answer, AnswerKind, Entry, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
     SignalAnswer,
