@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.errors import Conflict, Forbidden
+from penstock.errors import AlreadyDecided, Conflict, Forbidden
 from penstock.model.human import TIMEOUT_DECIDER, Approval, Comment, Decision, HumanSpec, InboxState
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, State
 from penstock.model.structs import copy_fields
@@ -261,4 +262,15 @@ def summarise(
         choices=dict(Counter(record.reason or "" for record in decided)),
         expired=sum(record.state is State.EXPIRED for record in ended),
         median_seconds=median(seconds) if seconds else None,
+    )
+
+
+def describe_end(found: InboxStep) -> AlreadyDecided:
+    """Returns the error of an act that came after the end of a step."""
+    id, decision = found.step.id, found.decision
+    if decision is None:
+        return AlreadyDecided(f"human step {id} is {found.state}")
+    at = datetime.fromtimestamp(decision.at // MICROS_PER_SECOND, UTC).isoformat(sep=" ")
+    return AlreadyDecided(
+        f"human step {id} was decided as {decision.choice!r} by {decision.by!r} at {at}"
     )
