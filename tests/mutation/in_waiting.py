@@ -94,6 +94,8 @@ WAITING = (
     code("tree_needs_no_right", "broker/waiting/cancel_tree.py", "_may_cancel",
          "check_allowed(self.admin, queue.scope.name, queue.name)", "pass",
          "tests/http/test_settle_rights.py"),
+    code("human_steps_outlive_a_bulk_cancel", "broker/bulk/steps.py", "apply",
+         "await self.end_human_steps(action, page, answers)", "pass", TREE),
     code("human_steps_outlive_a_cancel", "broker/messages.py", "cancel",
          "if record.state is State.SCHEDULED:", "if False:", TREE),
     code("version_is_not_in_the_type", "app/setup.py", "make_type",

@@ -192,7 +192,7 @@ class Admin(QueueAdmin):
         if record.state is State.SCHEDULED:
             from penstock.broker.waiting.cancel_tree import end_human_steps
 
-            await end_human_steps(self.store, self.directory, record.message.id)
+            await end_human_steps(self.store, self.directory, [record.message.id])
         return answer
 
     async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:

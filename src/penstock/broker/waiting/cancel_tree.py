@@ -111,10 +111,10 @@ async def read_children(store: Store, ids: Sequence[int]) -> list[Record]:
     ]
 
 
-async def end_human_steps(store: Store, directory: QueueCache, id: int) -> None:
-    """Ends the open human steps of a message that was cancelled while it waited."""
+async def end_human_steps(store: Store, directory: QueueCache, ids: Sequence[int]) -> None:
+    """Ends the open human steps of messages that were cancelled while they waited."""
     steps = []
-    for record in await read_children(store, [id]):
+    for record in await read_children(store, ids):
         queue = await directory.get_by_id(record.message.queue_id)
         if queue.name == HUMAN and not record.state.final:
             steps.append(make_abandoned(record.message.id))
