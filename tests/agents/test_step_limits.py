@@ -1,5 +1,7 @@
 """The limits of durable steps, in virtual time."""
 
+from itertools import pairwise
+
 import pytest
 
 from penstock import Context, Penstock
@@ -109,3 +111,22 @@ async def test_a_stored_value_that_no_longer_fits_parks_the_message() -> None:
         await simulation.advance("3h")
         parks = [row for row in (await job.arecord()).timeline if row.verb == "park"]
         assert (await job.astatus(), len(parks)) == (State.DEAD, 11)
+
+
+async def test_a_loop_of_short_waits_is_delayed_from_the_tenth_on() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(name="work")
+    async def work(context: Context) -> None:
+        for _ in range(30):
+            await context.sleep(0)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await app.tasks["work"].aenqueue()
+        await simulation.advance("5m")
+        record = await job.arecord()
+        assert record.state is State.COMPLETED
+        waits = [row.at for row in record.timeline if row.verb == "wait"]
+        lasted = [later - earlier for earlier, later in pairwise(waits)]
+        assert [each >= 1_000_000 for each in lasted] == [False] * 9 + [True] * 20

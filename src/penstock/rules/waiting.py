@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput, StepTooLarge, WaitsForItself
-from penstock.model.message import MICROS_PER_SECOND, After, Flag, Moment, State, Verb
+from penstock.model.message import After, Flag, Moment, State, Verb
 from penstock.model.store_types import Entry, Lease, Move
 from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
 from penstock.rules import validation
@@ -21,6 +21,9 @@ MAX_STEP_BYTES = 1_000_000
 # From this many quick waits in a row, each is delayed, so that a loop does not spin.
 MAX_QUICK_WAITS = 9
 QUICK_WAIT_S = 1.0
+QUICK_WAIT: Moment = 1_000_000
+# The scheduler resumes what is due each second, and a worker has to claim it.
+DELAYED_WAIT: Moment = 3_000_000
 COUNTS_AS_DONE = State.COMPLETED.value
 
 
@@ -91,12 +94,14 @@ def end_instead(lease: Lease, state: State, reason: str, attempts: int) -> Move:
 
 
 def count_quick(facts: WaitFacts, claimed_at: Moment) -> int:
-    """Counts the last waits in a row that ended within a second."""
+    """Counts the last waits in a row that ended within a second, or would have if not delayed."""
     count = 0
-    for ended_at, next_claim in facts.recent:
-        if claimed_at - ended_at >= QUICK_WAIT_S * MICROS_PER_SECOND:
+    for wait in facts.recent:
+        lasted = claimed_at - wait.at
+        delayed = wait.due_at is not None and wait.due_at - wait.at <= QUICK_WAIT
+        if lasted >= (DELAYED_WAIT if delayed else QUICK_WAIT):
             break
-        count, claimed_at = count + 1, next_claim
+        count, claimed_at = count + 1, wait.claimed_at
     return count
 
 
