@@ -260,6 +260,30 @@ async def test_a_failed_step_is_run_again_and_those_before_it_are_not() -> None:
         assert calls == ["charge", "ship", "ship", "ship"]
 
 
+async def test_a_callback_url_counts_from_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PUBLIC_URL", "https://queue.example.org")
+    app = Penstock("sqlite://")
+    urls: list[str] = []
+
+    @app.task
+    async def order(context: Context) -> str:
+        await context.sleep("8d")
+        urls.append(await context.callback_url("paid"))
+        await context.sleep("6d")
+        urls.append(await context.callback_url("paid"))
+        return str(await context.signal("paid"))
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("14d1m")
+        first, again, other = urls
+        assert (first, first == other) == (again, False)
+        await simulation.broker.waits.signal_by_token(first.rpartition("/")[2], b'"yes"')
+        await simulation.run_until_idle()
+        assert await job.aresult() == "yes"
+
+
 async def test_a_swallowed_wait_rejects_the_message() -> None:
     app = Penstock("sqlite://")
 
