@@ -157,6 +157,8 @@ WAITING = (
          "until = record.at +", "until = run.delivery.created_at +", RUNS),
     code("gives_up_after_a_sleep", "worker/attempt_timer.py", "list_claims",
          "claims.clear()", "pass", "tests/worker/test_subscriber_options.py"),
+    code("resumes_are_sought_among_few", "http/events/wait_tail.py", "find_waiting",
+         "seen < MAX_SCANNED and", "seen < MAX_WAITING and", EVENTS),
     code("steps_have_any_size_in_all", "worker/steps.py", "check_room",
          "if self.stored_bytes + len(body) > MAX_MESSAGE_BYTES:", "if False:", LIMITS),
     code("name_that_is_too_long_is_tried_again", "worker/steps.py", "check_name",
