@@ -54,10 +54,10 @@ def find_error(error: BaseException | None, kind: type[BaseException]) -> BaseEx
 
 def check_handler(handler: Handler) -> None:
     """Refuses durable steps where a run cannot be suspended."""
-    if not isinstance(handler, TaskHandler):
-        refuse_steps("by a subscriber; make it a task")
     if handler.ack_first or handler.manual:
         refuse_steps(f"with the ack policy {handler.rules.policy}")
+    if not isinstance(handler, TaskHandler):
+        refuse_steps("by a subscriber; make it a task")
     if handler.executor not in ("async", "thread"):
         refuse_steps(f"by the {handler.executor} executor")
 
