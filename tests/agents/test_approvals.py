@@ -73,6 +73,25 @@ async def test_steps_of_a_cancelled_job_are_cancelled() -> None:
         assert (record.state, record.reason) == (State.CANCELLED, "requester_ended")
 
 
+async def test_steps_of_an_expired_job_are_cancelled_within_two_minutes() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(ttl=60)
+    async def ask(context: Context) -> str:
+        return (await context.approve({"title": "Ship it?"})).choice
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await ask.aenqueue()
+        await simulation.advance(1)
+        id = await find_step(simulation)
+        await simulation.advance(180)
+        record = await simulation.broker.store.get(id)
+        assert record is not None
+        assert await job.astatus() is State.EXPIRED
+        assert (record.state, record.reason) == (State.CANCELLED, "requester_ended")
+
+
 async def test_the_requester_is_who_published_the_first_of_the_lineage() -> None:
     app = Penstock("sqlite://")
 

@@ -141,6 +141,99 @@ async def test_concurrent_steps_keep_the_order_of_their_calls() -> None:
         assert sorted(calls) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("sleeps_first", [True, False])
+async def test_a_step_beside_a_wait_has_its_effect_once(sleeps_first: bool) -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    async def charge() -> str:
+        calls.append("begun")
+        await asyncio.sleep(0.01)
+        calls.append("charged")
+        return "paid"
+
+    @app.task
+    async def order(context: Context) -> list[Any]:
+        both = [context.sleep(60), context.step("charge", charge)]
+        return list(await asyncio.gather(*(both if sleeps_first else reversed(both))))
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance(90)
+        assert set(await job.aresult()) == {None, "paid"}
+        assert calls == ["begun", "charged"]
+
+
+async def test_a_call_after_a_wait_began_leaves_running_steps_their_time() -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    async def charge() -> None:
+        calls.append("begun")
+        await asyncio.sleep(0.05)
+        calls.append("charged")
+
+    @app.task
+    async def order(context: Context) -> None:
+        async def ship() -> None:
+            await asyncio.sleep(0.01)
+            await context.step("ship", calls.append, "shipped")
+
+        await asyncio.gather(context.step("charge", charge), context.sleep("1d"), ship())
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.run_until_idle()
+        assert calls == ["begun", "charged"]
+        await simulation.advance("2d")
+        assert (await job.astatus(), calls[2:]) == (State.COMPLETED, ["shipped"])
+
+
+async def test_a_step_that_fails_beside_a_wait_is_a_failure() -> None:
+    app = Penstock("sqlite://")
+    tries: list[int] = []
+
+    async def ship() -> str:
+        tries.append(1)
+        await asyncio.sleep(0.01)
+        if len(tries) < 2:
+            raise OSError("no truck")
+        return "shipped"
+
+    @app.task
+    async def order(context: Context) -> str:
+        shipped, _ = await asyncio.gather(context.step("ship", ship), context.sleep("1h"))
+        return str(shipped)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("3h")
+        assert (await job.aresult(), len(tries)) == ("shipped", 2)
+
+
+async def test_a_wait_inside_a_step_runs_the_step_again() -> None:
+    app = Penstock("sqlite://")
+    runs: list[int] = []
+
+    @app.task
+    async def order(context: Context) -> int:
+        async def charge() -> int:
+            runs.append(1)
+            await context.sleep("1h")
+            return 7
+
+        return await context.step("charge", charge)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("2h")
+        assert (await job.aresult(), len(runs)) == (7, 2)
+
+
 async def test_a_failed_step_is_run_again_and_those_before_it_are_not() -> None:
     app = Penstock("sqlite://")
     calls: list[str] = []
@@ -165,6 +258,30 @@ async def test_a_failed_step_is_run_again_and_those_before_it_are_not() -> None:
         await simulation.advance("1h")
         assert await job.aresult() == 3
         assert calls == ["charge", "ship", "ship", "ship"]
+
+
+async def test_a_callback_url_counts_from_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PUBLIC_URL", "https://queue.example.org")
+    app = Penstock("sqlite://")
+    urls: list[str] = []
+
+    @app.task
+    async def order(context: Context) -> str:
+        await context.sleep("8d")
+        urls.append(await context.callback_url("paid"))
+        await context.sleep("6d")
+        urls.append(await context.callback_url("paid"))
+        return str(await context.signal("paid"))
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("14d1m")
+        first, again, other = urls
+        assert (first, first == other) == (again, False)
+        await simulation.broker.waits.signal_by_token(first.rpartition("/")[2], b'"yes"')
+        await simulation.run_until_idle()
+        assert await job.aresult() == "yes"
 
 
 async def test_a_swallowed_wait_rejects_the_message() -> None:

@@ -49,3 +49,15 @@ def test_a_webhook_about_steps_is_added_listed_and_deleted(terminal: Terminal) -
     assert (listed["name"], listed["url"], listed["links"]) == ("mail", to, True)
     assert terminal.call("human-webhook", "delete", "mail").out == "webhook mail is deleted\n"
     assert "no webhooks" in terminal.call("human-webhook", "list").out
+
+
+def test_the_audit_log_names_what_a_person_saw(terminal: Terminal) -> None:
+    spec = '{"title": "Refund?", "self_approval": true}'
+    id = terminal.call("inbox", "request", "--spec", spec, "--json").json["id"]
+    terminal.call("decide", id, "approve")
+    (act,) = [
+        act
+        for act in terminal.call("audit", "--json").lines
+        if "spec_digest" in (act.get("changes") or {})
+    ]
+    assert act["changes"]["choice"] == [None, "approve"]

@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from penstock.agents.bulk_runner import BulkRunner
 from penstock.errors import InvalidState
 from penstock.model.message import Draft, Leased, SettleReject, State
 from penstock.model.waiting import CancelledTree, Hold, StepRecord, WaitPlan
@@ -102,10 +103,17 @@ async def test_the_children_of_an_ended_message_are_cancelled(stage: Stage) -> N
     assert await states(stage, *children) == [State.CANCELLED] * 2
 
 
-@pytest.mark.parametrize("tree", [False, True])
-async def test_human_steps_end_at_once_with_the_message_that_asked(
-    stage: Stage, tree: bool
-) -> None:
+async def cancel_in_bulk(stage: Stage, id: int) -> None:
+    action = await stage.broker.bulk.start("cancel", ids=[id])
+    runner = BulkRunner(stage.store, stage.broker.directory, "test")
+    for _ in range(20):
+        await runner.tick()
+        runner.due.clear()
+    assert (await stage.broker.bulk.get(action.id)).counts.done == 1
+
+
+@pytest.mark.parametrize("how", ["alone", "tree", "bulk"])
+async def test_human_steps_end_at_once_with_the_message_that_asked(stage: Stage, how: str) -> None:
     await stage.publish()
     held = await stage.take()
     step = StepRecord(name="approve", key="1", kind="gather", position=1, done=False)
@@ -119,7 +127,13 @@ async def test_human_steps_end_at_once_with_the_message_that_asked(
     await stage.broker.waits.suspend(held, plan)
     (stored,) = (await stage.store.steps(held.id)).steps
     (human,) = list_children(stored)
-    await (stage.admin.cancel_tree(held.id) if tree else stage.admin.cancel(held.id))
+    match how:
+        case "tree":
+            await stage.admin.cancel_tree(held.id)
+        case "bulk":
+            await cancel_in_bulk(stage, held.id)
+        case _:
+            await stage.admin.cancel(held.id)
     record = await stage.record(human)
     assert (record.state, record.reason) == (State.CANCELLED, "requester_ended")
 

@@ -73,6 +73,21 @@ async def test_people_see_their_steps_and_decide_nothing_else(stage: Stage) -> N
     assert (await find(stage, id)).state is State.SCHEDULED
 
 
+async def test_the_most_overdue_of_many_steps_is_listed_first(stage: Stage) -> None:
+    inbox = inbox_of(stage)
+    oldest = await request(stage, timeout=60)
+    claimed = await request(stage, timeout=120)
+    await inbox.claim(claimed, ANN)
+    spec = parse_spec({"title": "Refund?", "timeout": 3_600, "assign": {"users": ["ann"]}})
+    entry = await inbox.make_entry(spec, scope="default", requester="")
+    for _ in range(3):
+        await stage.store.enqueue([entry] * 700)
+    found = await inbox.list_steps(ANN)
+    assert [each.step.id for each in found[:2]] == [oldest, claimed]
+    assert (len(found), found[1].step.state.claimed_by) == (2_102, "ann")
+    assert (await inbox.count()).open == 2_102
+
+
 async def test_the_second_decision_is_told_the_first(stage: Stage) -> None:
     id = await request(stage)
     await inbox_of(stage).decide(id, BOB, "reject")

@@ -53,7 +53,10 @@ def test_a_role_finds_and_decides_its_step_and_others_do_not(
     again = finance.post(path, {"choice": "pay"})
     assert (again.status, again.code) == (409, "ALREADY_DECIDED")
     acts = server.get("/v1/audit", verb="Decide a human step").json["acts"]
-    assert [act["subject"] for act in acts if act["target"] == path] != []
+    (changes,) = [act["changes"] for act in acts if act["target"] == path]
+    assert changes == {
+        "choice": [None, "refuse"], "spec_digest": [None, decided["decision"]["digest"]]
+    }  # fmt: skip
 
 
 def test_the_words_of_scaiqueue_are_understood(server: Served, finance: Served) -> None:
@@ -86,6 +89,9 @@ def test_several_people_agree_and_talk(server: Served, finance: Served) -> None:
     assert (first["state"], len(first["approvals"])) == ("scheduled", 1)
     last = other.post(f"/v1/inbox/{id}/decide", {"choice": "approve"}).json
     assert len(last["decision"]["approvals"]) == 2
+    acts = server.get("/v1/audit", target=f"/v1/inbox/{id}/decide").json["acts"]
+    digest = last["decision"]["digest"]
+    assert [act["changes"]["spec_digest"] for act in acts] == [[None, digest]] * 2
 
 
 def make_link(server: Served, id: str, **fields: Any) -> str:
@@ -132,6 +138,10 @@ def test_a_link_decides_by_a_click_alone(server: Served, finance: Served) -> Non
     again = send_form(server, path, cookie, **{**right, "choice": "reject"})
     assert b"<strong>Approve</strong>" in again.body
     assert b"Decided" in showing(server, None).ask("GET", path).body
+    acts = server.get("/v1/audit", verb="Decide a human step by a link").json["acts"]
+    (act,) = [act for act in acts if act["target"] == f"/v1/inbox/{id}"]
+    digest = server.get(f"/v1/inbox/{id}").json["decision"]["digest"]
+    assert (act["subject"], act["changes"]["spec_digest"]) == ("ann", [None, digest])
 
 
 PREFETCH = ({"sec-purpose": "prefetch"}, {"sec-purpose": "prefetch;prerender"},
@@ -172,6 +182,30 @@ def test_a_step_of_several_people_needs_a_login(server: Served) -> None:
     id = request(server, approvals=2, assign={"users": ["ann", "bob"]})
     page, nonce, _ = open_page(server, make_link(server, id))
     assert (nonce, b"Log in" in page.body) == ("", True)
+
+
+def test_a_step_of_several_people_by_links_shows_what_each_chose(server: Served) -> None:
+    spec = {"approvals": 2, "require_login": False, "assign": {"users": ["ann", "bob"]}}
+    id = request(server, **spec)
+    path = make_link(server, id)
+    _, nonce, cookie = open_page(server, path)
+    chosen = b"You chose <strong>Approve</strong>"
+    assert chosen in send_form(server, path, cookie, nonce=nonce, choice="approve").body
+    again = send_form(server, path, cookie, nonce=nonce, choice="reject")
+    assert (again.status, chosen in again.body) == (200, True)
+    page, nonce, _ = open_page(server, path)
+    assert (nonce, chosen in page.body) == ("", True)
+    other = make_link(server, id, person="bob")
+    _, nonce, cookie = open_page(server, other)
+    assert b"Decided" in send_form(server, other, cookie, nonce=nonce, choice="approve").body
+    (first, last) = server.get(f"/v1/inbox/{id}").json["decision"]["approvals"]
+    assert (first["by"], first["choice"], last["by"]) == ("ann", "approve", "bob")
+
+
+def test_a_step_of_one_person_can_need_a_login(server: Served) -> None:
+    id = request(server, require_login=True, assign={"users": ["ann"]})
+    page, nonce, _ = open_page(server, make_link(server, id))
+    assert (nonce, b"Log in" in page.body, b"Several" in page.body) == ("", True, False)
 
 
 def test_webhooks_about_steps_need_the_right_access(server: Served, finance: Served) -> None:

@@ -197,3 +197,17 @@ def test_a_child_with_the_ordering_key_of_its_parent_is_refused(server: Served) 
     assert server.get(f"/v1/messages/{id}").json["state"] == State.CLAIMED
     sent["children"] = [{"queue": queue, "ordering_key": "other"}]
     assert server.post("/v1/wait", sent).status == 200
+
+
+@pytest.mark.parametrize("route", ["step", "wait"])
+def test_a_result_of_more_than_1_mb_is_refused(server: Served, route: str) -> None:
+    queue = server.queue()
+    server.publish(queue)
+    step = {"name": "charge", "position": 1, "result": "x" * 1_000_000}
+    sent: dict[str, Any] = {"token": claim(server, queue)["token"]}
+    if route == "step":
+        sent["step"] = step
+    else:
+        sent |= {"steps": [step], "holds": [{"kind": "moment", "delay": 60}]}
+    refused = server.post(f"/v1/{route}", sent)
+    assert (refused.status, refused.code) == (422, "STEP_TOO_LARGE")

@@ -16,6 +16,7 @@ from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryReader, HistoryTail, ResumePoint
 from penstock.http.events.wait_tail import WaitTail
 from penstock.model.live_events import Audience
+from penstock.model.message import Draft
 from penstock.outage import Outages
 from penstock.rules.events import LIVE_WAIT_KINDS, PUBLISHED
 from penstock.rules.human import Person
@@ -100,6 +101,28 @@ async def test_a_signal_and_the_resume_are_told_once(watched: Watched) -> None:
     heard = await watched.hear(listener)
     assert sorted(name(heard)) == [("message.resumed", None), ("signal.received", "sent")]
     assert await watched.hear(listener) == []
+
+
+@pytest.mark.anyio
+async def test_the_resume_of_a_message_among_many_scheduled_ones_is_told(watched: Watched) -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="orders")
+    async def wait_for_money(context: Context) -> None:
+        await context.signal("paid")
+
+    simulation = watched.simulation
+    await simulation.use(app)
+    job = await wait_for_money.aenqueue()
+    await simulation.advance(2)
+    for _ in range(6):
+        await simulation.broker.publish_many([Draft(queue="orders", delay=3_600)] * 1_000)
+    listener = await watched.listen("message.resumed")
+    await watched.hear(listener)
+    await simulation.signal(job.id, "paid", 1)
+    await simulation.advance(2)
+    (event,) = await watched.hear(listener)
+    assert (event["kind"], event["id"]) == ("message.resumed", str(job.id))
 
 
 @pytest.mark.anyio

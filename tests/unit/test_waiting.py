@@ -9,7 +9,7 @@ from penstock import constant
 from penstock.errors import NotFound
 from penstock.model.message import PLAIN, Flag, Meta, State, Verb
 from penstock.model.store_types import Lease, Move
-from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
+from penstock.model.waiting import Hold, PastWait, StepRecord, Wait, WaitFacts
 from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (
     MAX_QUICK_WAITS,
@@ -62,11 +62,36 @@ def test_a_cancel_request_ends_a_message_that_would_wait() -> None:
 
 
 def test_quick_waits_in_a_row_are_delayed() -> None:
-    quick = [(9_500_000 - n * 100_000, 9_450_000 - n * 100_000) for n in range(10)]
+    quick = [PastWait(9_500_000 - n * 100_000, 9_450_000 - n * 100_000, None) for n in range(10)]
     for count, delayed in ((MAX_QUICK_WAITS - 1, 1), (MAX_QUICK_WAITS, 2)):
         kept = decide_wait(make_lease(), SLEEP, WaitFacts(recent=tuple(quick[:count])), 1_000)
         assert isinstance(kept, Wait)
         assert len(kept.holds) == delayed
+
+
+@pytest.mark.parametrize(
+    ("lasted", "due_in", "delayed"),
+    [
+        # Waits that were delayed by a second before.
+        (1_500_000, 1_000_000, True),
+        # Waits that lasted longer by themselves.
+        (1_500_000, None, False),
+        (1_500_000, 2_000_000, False),
+        (4_000_000, 1_000_000, False),
+    ],
+)
+def test_a_delay_does_not_end_a_row_of_quick_waits(
+    lasted: int, due_in: int | None, delayed: bool
+) -> None:
+    past: list[PastWait] = []
+    claimed_at = make_lease().claimed_at
+    for _ in range(MAX_QUICK_WAITS):
+        at = claimed_at - lasted
+        past.append(PastWait(at, at - 1_000, None if due_in is None else at + due_in))
+        claimed_at = at - 1_000
+    kept = decide_wait(make_lease(), SLEEP, WaitFacts(recent=tuple(past)), 1_000)
+    assert isinstance(kept, Wait)
+    assert len(kept.holds) == 1 + delayed
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,8 @@ def _named() -> str:
 
 
 renamed = app.task(executor="process", name="renamed")(_named)
+
+
+@app.task(executor="process", max_attempts=1)
+def suspend(context: Context) -> None:
+    context.sync.sleep(1)

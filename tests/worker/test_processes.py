@@ -41,6 +41,16 @@ async def test_a_task_runs_in_a_process_that_is_kept_for_the_next(app: Penstock)
     await until(lambda: not alive(first))
 
 
+async def test_steps_in_a_process_are_refused_at_their_first_call(app: Penstock) -> None:
+    async with working(app, concurrency=1):
+        job = await shop.suspend.aenqueue()
+        with pytest.raises(JobFailed):
+            await job.aresult(60)
+    found = await record(app, job.id)
+    assert (found.state, found.deliveries) == (State.DEAD, 1)
+    assert "durable steps need a worker" in (found.error or "")
+
+
 async def test_an_error_in_a_process_is_judged_by_the_tasks_own_rules(app: Penstock) -> None:
     async with working(app, concurrency=1) as worker:
         ways = ("refused", "retry", "reject", "error", "sys.exit", "unstorable")

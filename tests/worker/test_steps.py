@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Context, Penstock
+from penstock import Context, Draft, Message, Penstock
+from penstock.errors import InvalidState
 from penstock.model.message import State
 
 pytestmark = pytest.mark.anyio
@@ -72,3 +73,51 @@ async def test_a_message_that_was_acked_first_cannot_wait() -> None:
         await wait_for(app, good.id, State.COMPLETED)
         await wait_for(app, job.id, State.COMPLETED)
         assert worker.lost == 0
+
+
+async def note_refusal(context: Context, refused: list[str]) -> None:
+    try:
+        await context.sleep(1)
+    except InvalidState as error:
+        refused.append(str(error).partition(";")[0])
+
+
+async def wait_for_refusal(app: Penstock, refused: list[str]) -> str:
+    async with await app.worker(), asyncio.timeout(LIMIT_S):
+        while not refused:  # noqa: ASYNC110 - in a worker
+            await asyncio.sleep(0.01)
+    return refused[0]
+
+
+@pytest.mark.parametrize("policy", ["ack_first", "manual"])
+async def test_steps_are_refused_by_the_ack_policy(policy: str) -> None:
+    app = Penstock("sqlite://")
+    refused: list[str] = []
+
+    @app.task(policy=policy)
+    async def order(context: Context) -> None:
+        await note_refusal(context, refused)
+        context.ack()
+
+    await order.aenqueue()
+    found = await wait_for_refusal(app, refused)
+    assert found == f"durable steps cannot be used with the ack policy {policy}"
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_steps_are_refused_in_subscribers(batch: bool) -> None:
+    app = Penstock("sqlite://")
+    refused: list[str] = []
+
+    async def on_order(message: Message[int]) -> None:
+        await note_refusal(message.context, refused)
+
+    async def on_orders(messages: list[Message[int]]) -> None:
+        await note_refusal(messages[0].context, refused)
+
+    if batch:
+        app.subscriber("orders", batch=2)(on_orders)
+    else:
+        app.subscriber("orders")(on_order)
+    await app.apublish(Draft(queue="orders", body=b"1"))
+    assert await wait_for_refusal(app, refused) == "durable steps cannot be used by a subscriber"

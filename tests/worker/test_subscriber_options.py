@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import structlog
 
-from penstock import AckPolicy, Draft, Message, Penstock, Router, constant
+from penstock import AckPolicy, Context, Draft, Message, Penstock, Router, constant
 from penstock.errors import InvalidInput
-from penstock.model.message import State
+from penstock.model.message import State, Verb
 from tests.app.scenes import counters, record, until, working
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +145,27 @@ async def test_a_strategy_may_go_by_the_times_of_the_attempts(app: Penstock) -> 
     began = [datetime.fromtimestamp((row.claimed_at or 0) / 1e6, UTC) for row in found.timeline]
     assert (found.state, counts) == (State.DEAD, (1, 2, 3))
     assert (set(firsts), list(lasts)) == ({began[0]}, began)
+
+
+async def test_a_strategy_sees_the_attempts_since_the_last_wait(app: Penstock) -> None:
+    strategy = Until()
+
+    @app.task(queue="orders", retry=strategy)
+    async def order(context: Context) -> None:
+        await context.sleep(0.01)
+        raise ValueError("no")
+
+    job = await order.aenqueue()
+    async with working(app) as worker, app.agents(await app.broker()):
+        await until(lambda: worker.settled >= 3 and len(strategy.asked) == 3)
+    found = await record(app, job.id)
+    assert found.state is State.DEAD
+    claims = [datetime.fromtimestamp((row.claimed_at or 0) / 1e6, UTC) for row in found.timeline]
+    waits = [row.verb == Verb.WAIT for row in found.timeline]
+    assert waits == [True, False, False, False]
+    assert [(first, last) for first, last, _ in strategy.asked] == [
+        (claims[1], last) for last in claims[1:]
+    ]
 
 
 @pytest.mark.parametrize("policy", ["reject_on_error", "ack", "ack_first"])

@@ -29,7 +29,7 @@ async def cancel_message(admin: "Admin", record: Record, *, force: bool) -> Answ
     (answer,) = await admin.store.cancel((record.message.id,), force=force)
     raise_unless_settled(answer, record)
     if record.state is State.SCHEDULED:
-        await end_human_steps(admin.store, admin.directory, record.message.id)
+        await end_human_steps(admin.store, admin.directory, [record.message.id])
     return answer
 
 
@@ -121,10 +121,10 @@ async def read_children(store: Store, ids: Sequence[int]) -> list[Record]:
     ]
 
 
-async def end_human_steps(store: Store, directory: QueueCache, id: int) -> None:
-    """Ends the open human steps of a message that was cancelled while it waited."""
+async def end_human_steps(store: Store, directory: QueueCache, ids: Sequence[int]) -> None:
+    """Ends the open human steps of messages that were cancelled while they waited."""
     steps = []
-    for record in await read_children(store, [id]):
+    for record in await read_children(store, ids):
         queue = await directory.get_by_id(record.message.queue_id)
         if queue.name == HUMAN and not record.state.final:
             steps.append(make_abandoned(record.message.id))

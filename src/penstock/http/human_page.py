@@ -8,7 +8,7 @@ from html import escape
 
 from markdown_it import MarkdownIt
 
-from penstock.model.human import Decision, DecisionOption, HumanSpec, InputField
+from penstock.model.human import Approval, Decision, DecisionOption, HumanSpec, InputField
 from penstock.model.message import Moment
 
 STYLE = (
@@ -120,13 +120,27 @@ def render_option(option: DecisionOption) -> str:
 
 def render_decision(spec: HumanSpec, decision: Decision) -> str:
     """Renders what was decided, for a second visit."""
-    label = next((each.label for each in spec.options if each.id == decision.choice), "")
+    label = escape(find_label(spec, decision.choice))
     who = "the timeout" if decision.timed_out else decision.by
     return render_page(
         spec.title,
-        f"<p>Decided: <strong>{escape(label or decision.choice)}</strong>, by {escape(who)},"
+        f"<p>Decided: <strong>{label}</strong>, by {escape(who)},"
         f" {format_moment(decision.at)}.</p>",
     )
+
+
+def render_choice_made(spec: HumanSpec, approval: Approval) -> str:
+    """Renders what this person chose, while other people have yet to agree."""
+    label = escape(find_label(spec, approval.choice))
+    return render_page(
+        spec.title,
+        f"<p>You chose <strong>{label}</strong>, {format_moment(approval.at)}."
+        f" {spec.approvals} people must agree.</p>",
+    )
+
+
+def find_label(spec: HumanSpec, choice: str) -> str:
+    return next((each.label for each in spec.options if each.id == choice), "") or choice
 
 
 def render_note(title: str, text: str) -> str:

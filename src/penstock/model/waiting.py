@@ -126,6 +126,17 @@ class Wait(Struct, frozen=True, kw_only=True):
     children_step: StepRecord | None = None
 
 
+class PastWait(NamedTuple):
+    """A wait of an earlier delivery: when it began, and the claim of that delivery.
+
+    `due_at` is the moment that would end it at the latest.
+    """
+
+    at: Moment
+    claimed_at: Moment
+    due_at: Moment | None
+
+
 class WaitFacts(Struct, frozen=True):
     """The counts that limit the waits of a message, since it was published or redriven."""
 
@@ -133,8 +144,8 @@ class WaitFacts(Struct, frozen=True):
     steps: int = 0
     # True if the current delivery stored a step.
     recorded: bool = False
-    # The ends of the last waits and the claims of their deliveries, newest first.
-    recent: tuple[tuple[Moment, Moment], ...] = ()
+    # The last waits, newest first.
+    recent: tuple[PastWait, ...] = ()
 
 
 class ResumeResult(Struct, frozen=True):

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.errors import Conflict, Forbidden
+from penstock.errors import AlreadyDecided, Conflict, Forbidden
 from penstock.model.human import TIMEOUT_DECIDER, Approval, Comment, Decision, HumanSpec, InboxState
 from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, State
 from penstock.model.structs import copy_fields
@@ -138,6 +139,12 @@ def check_first(step: OpenStep, approval: Approval) -> None:
             raise Conflict(f"{name_voter(each)!r} has already chosen {each.choice!r}")
 
 
+def find_choice(step: OpenStep, person: str) -> Approval | None:
+    """Returns what this person, or the one in whose place they decide, has chosen so far."""
+    voter = step.state.delegates.get(person, person)
+    return next((each for each in step.state.approvals if name_voter(each) == voter), None)
+
+
 def name_voter(approval: Approval) -> str:
     return approval.on_behalf_of or approval.by
 
@@ -255,4 +262,15 @@ def summarise(
         choices=dict(Counter(record.reason or "" for record in decided)),
         expired=sum(record.state is State.EXPIRED for record in ended),
         median_seconds=median(seconds) if seconds else None,
+    )
+
+
+def describe_end(found: InboxStep) -> AlreadyDecided:
+    """Returns the error of an act that came after the end of a step."""
+    id, decision = found.step.id, found.decision
+    if decision is None:
+        return AlreadyDecided(f"human step {id} is {found.state}")
+    at = datetime.fromtimestamp(decision.at // MICROS_PER_SECOND, UTC).isoformat(sep=" ")
+    return AlreadyDecided(
+        f"human step {id} was decided as {decision.choice!r} by {decision.by!r} at {at}"
     )

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.errors import InvalidInput
-from penstock.model.message import MICROS_PER_SECOND, After, Flag, Moment, State, Verb
+from penstock.errors import InvalidInput, StepTooLarge, WaitsForItself
+from penstock.model.message import After, Flag, Moment, State, Verb
 from penstock.model.store_types import Entry, Lease, Move
 from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
 from penstock.rules import validation
@@ -17,9 +17,13 @@ SIGNAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MAX_SIGNAL_BYTES = 64 * 1024
 MAX_KEY_LENGTH = 200
 MAX_STEPS = 10_000
+MAX_STEP_BYTES = 1_000_000
 # From this many quick waits in a row, each is delayed, so that a loop does not spin.
 MAX_QUICK_WAITS = 9
 QUICK_WAIT_S = 1.0
+QUICK_WAIT: Moment = 1_000_000
+# The scheduler resumes what is due each second, and a worker has to claim it.
+DELAYED_WAIT: Moment = 3_000_000
 COUNTS_AS_DONE = State.COMPLETED.value
 
 
@@ -65,6 +69,24 @@ def decide_wait(
     )
 
 
+def refuse_own_key(lease: Lease, children: tuple[Entry, ...]) -> None:
+    """Refuses a child that could run only after the message that waits for it."""
+    own = lease.meta.ordering_key
+    for child in children:
+        if own is not None and (child.queue_id, child.ordering_key) == (lease.queue_id, own):
+            raise WaitsForItself(
+                f"message {lease.id} waits for a child with its own ordering key {own!r},"
+                " which runs after it; give the child another key"
+            )
+
+
+def end_full(lease: Lease, facts: WaitFacts) -> Move | None:
+    """Ends a message that stores more steps than it may, or returns None if it has room."""
+    if facts.steps < MAX_STEPS:
+        return None
+    return end_instead(lease, State.DEAD, "max_steps", lease.attempts + 1)
+
+
 def end_instead(lease: Lease, state: State, reason: str, attempts: int) -> Move:
     return Move(
         lease.id, lease.fence, lease.flags, Verb.WAIT, state, attempts, lease.deliveries, reason
@@ -72,12 +94,14 @@ def end_instead(lease: Lease, state: State, reason: str, attempts: int) -> Move:
 
 
 def count_quick(facts: WaitFacts, claimed_at: Moment) -> int:
-    """Counts the last waits in a row that ended within a second."""
+    """Counts the last waits in a row that ended within a second, or would have if not delayed."""
     count = 0
-    for ended_at, next_claim in facts.recent:
-        if claimed_at - ended_at >= QUICK_WAIT_S * MICROS_PER_SECOND:
+    for wait in facts.recent:
+        lasted = claimed_at - wait.at
+        delayed = wait.due_at is not None and wait.due_at - wait.at <= QUICK_WAIT
+        if lasted >= (DELAYED_WAIT if delayed else QUICK_WAIT):
             break
-        count, claimed_at = count + 1, next_claim
+        count, claimed_at = count + 1, wait.claimed_at
     return count
 
 
@@ -128,6 +152,14 @@ def list_children(step: StepRecord) -> list[int]:
     listed = stored if isinstance(stored, list) else [stored]
     ids = listed[0] if listed and isinstance(listed[0], list) else listed
     return [id for id in ids if type(id) is int]
+
+
+def check_step_size(name: str, body: bytes) -> None:
+    if len(body) > MAX_STEP_BYTES:
+        raise StepTooLarge(
+            f"step {name!r} returned {len(body)} bytes; at most {MAX_STEP_BYTES} are stored:"
+            " store the data elsewhere and return a reference"
+        )
 
 
 def check_signal(name: str, body: bytes, key: str | None) -> None:

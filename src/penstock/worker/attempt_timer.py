@@ -1,14 +1,14 @@
 """Reads when the attempts of a failed message began, for strategies that look at times."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
 
 from penstock.broker.interfaces.broker import BrokerInterface
 from penstock.errors import PenstockError
-from penstock.model.message import Moment
+from penstock.model.message import HistoryRow, Moment, Verb
 from penstock.worker.ack_policy import format_error
 from penstock.worker.context import Context
 from penstock.worker.retry_strategies import AttemptTimes
@@ -34,10 +34,21 @@ class AttemptTimer:
         except PenstockError as error:
             log.warning("attempt_times_unknown", id=context.id, error=format_error(error))
         else:
-            claims = [row.claimed_at for row in record.timeline if row.claimed_at is not None]
+            claims = list_claims(record.timeline)
             last = record.claimed_at or max(claims, default=record.message.created_at)
             context.times = AttemptTimes(to_datetime(min([*claims, last])), to_datetime(last))
         done()
+
+
+def list_claims(timeline: Sequence[HistoryRow]) -> list[Moment]:
+    """Lists when the ended deliveries since the last wait or redrive were claimed."""
+    claims: list[Moment] = []
+    for row in timeline:
+        if row.verb in (Verb.WAIT, Verb.REDRIVE):
+            claims.clear()
+        elif row.claimed_at is not None:
+            claims.append(row.claimed_at)
+    return claims
 
 
 def to_datetime(moment: Moment) -> datetime:

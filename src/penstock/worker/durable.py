@@ -32,6 +32,7 @@ from penstock.worker.transaction_steps import BlockingTransactionSteps
 
 T = TypeVar("T")
 PUBLIC_URL = "PENSTOCK_PUBLIC_URL"
+MICROSECONDS = Values(int, "callback URL")
 
 
 class DurableSteps:
@@ -88,16 +89,24 @@ class DurableSteps:
     def enqueue(self, call: ChildCall) -> Coroutine[Any, Any, int]:
         return self.run.publish(self.run.take("enqueue"), call.draft)
 
-    async def callback_url(self, name: str, expires: str | float) -> str:
+    def callback_url(self, name: str, expires: str | float) -> Coroutine[Any, Any, str]:
         base = os.environ.get(PUBLIC_URL, "").rstrip("/")
         if not base:
             raise InvalidInput(
                 f"a callback URL needs {PUBLIC_URL}, the address of the server for other systems"
             )
-        created = self.run.delivery.created_at
-        until = created + int(parse_seconds(expires) * MICROS_PER_SECOND)
-        token = await self.run.waits.make_token(self.run.delivery, name, until)
-        return f"{base}/v1/signals/{token}"
+        check_wait(name, expires)
+        return self.make_url(base, self.run.take("callback_url"), name, parse_seconds(expires))
+
+    async def make_url(self, base: str, slot: Slot, name: str, seconds: float) -> str:
+        """Counts the expiry from when the first run asked, so that all runs have the same URL."""
+        run = self.run
+        record = await run.find(slot, "step")
+        if record is None:
+            lasts = int(seconds * MICROS_PER_SECOND)
+            record = await run.save(slot, "step", encode_step(MICROSECONDS, lasts))
+        until = record.at + run.read_value(slot, record, MICROSECONDS)
+        return f"{base}/v1/signals/{await run.waits.make_token(run.delivery, name, until)}"
 
 
 class BlockingSteps:

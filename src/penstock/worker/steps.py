@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn
 
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from penstock.model.waiting import (
     WaitPlan,
 )
 from penstock.rules import validation
-from penstock.rules.waiting import MAX_STEPS, decide_after
+from penstock.rules.waiting import check_step_size, decide_after
 from penstock.worker.ack_policy import Cancelled
 from penstock.worker.codec import Values
 from penstock.worker.retry_strategies import RetryStrategy
@@ -33,8 +35,9 @@ from penstock.worker.step_calls import (
 )
 
 MAX_NAME_LENGTH = 200
-MAX_STEP_BYTES = 1_000_000
 MAX_MESSAGE_BYTES = 64_000_000
+# True inside the function of a step, which must not wait for its own end.
+INSIDE_STEP: ContextVar[bool] = ContextVar("inside_step", default=False)
 
 
 class Suspend(BaseException):
@@ -75,15 +78,16 @@ class StepRun:
         self.received: set[int] = set()
         self.counts: dict[str, int] = {}
         self.position = 0
+        # Steps that have begun and are not stored yet.
         self.running = 0
         self.at_rest = asyncio.Event()
+        # A step failed while the run waited for it before its suspension.
+        self.failed = False
 
     # Slots and records.
 
     def take(self, name: str, key: str | None = None) -> Slot:
         """Takes the slot of a call. Its occurrence is counted when it is called."""
-        if self.plan is not None:
-            raise Suspend
         check_name("step name", name)
         self.position += 1
         if key is not None:
@@ -93,10 +97,15 @@ class StepRun:
         return Slot(name, str(self.counts[name]), self.position)
 
     async def find(self, slot: Slot, kind: StepKind) -> StepRecord | None:
-        """Returns the record of a step, if it has one. The first call reads all of them."""
+        """Returns the record of a step, if it has one. The first call reads all of them.
+
+        Raises Suspend once the run is about to wait, so that no other step begins.
+        """
         async with self.reading:
             if self.records is None:
                 await self.read()
+        if self.plan is not None:
+            await self.suspend(self.plan)
         assert self.records is not None
         record = self.records.get((slot.name, slot.key))
         if record is not None and record.kind != kind:
@@ -144,26 +153,20 @@ class StepRun:
             name=slot.name, key=slot.key, kind=kind, position=slot.position, body=body
         )
         try:
-            stored = await self.waits.save_step(
-                self.delivery, record, draft=draft, consumes=consumes, scope=self.scope
-            )
-        except LockLost:
-            raise Cancelled("the lease was lost") from None
+            with self.hold_open():
+                stored = await self.waits.save_step(
+                    self.delivery, record, draft=draft, consumes=consumes, scope=self.scope
+                )
+        except LockLost as error:
+            raise Cancelled(f"the lease was lost: {error}") from None
         self.records[slot.name, slot.key] = stored
         self.stored_bytes += len(stored.body)
         return stored
 
     def check_room(self, slot: Slot, body: bytes) -> None:
-        assert self.records is not None
-        if len(body) > MAX_STEP_BYTES:
-            raise StepTooLarge(
-                f"step {slot.name!r} returned {len(body)} bytes; at most {MAX_STEP_BYTES} are"
-                " stored: store the data elsewhere and return a reference"
-            )
+        check_step_size(slot.name, body)
         if self.stored_bytes + len(body) > MAX_MESSAGE_BYTES:
             raise StepTooLarge(f"the steps of message {self.delivery.id} exceed 64 MB")
-        if len(self.records) >= MAX_STEPS:
-            raise StepTooLarge(f"message {self.delivery.id} has {MAX_STEPS} steps, the maximum")
 
     def read_value(self, slot: Slot, record: StepRecord, values: Values) -> Any:
         try:
@@ -174,12 +177,28 @@ class StepRun:
             ) from None
 
     async def suspend(self, plan: WaitPlan) -> NoReturn:
-        """Waits for the steps that are running, then ends the run."""
-        while self.running:
+        """Lets no other step begin, waits for those that are running, then ends the run."""
+        self.plan = self.plan or plan
+        while self.running and not INSIDE_STEP.get():
             self.at_rest.clear()
             await self.at_rest.wait()
-        self.plan = self.plan or plan
         raise Suspend
+
+    @contextmanager
+    def hold_open(self) -> Iterator[None]:
+        """Keeps the run from being suspended until a step that has begun is stored or failed."""
+        self.running += 1
+        inside = INSIDE_STEP.set(True)
+        try:
+            yield
+        except Exception:
+            self.failed = self.plan is not None
+            raise
+        finally:
+            INSIDE_STEP.reset(inside)
+            self.running -= 1
+            if not self.running:
+                self.at_rest.set()
 
     # Steps.
 
@@ -192,14 +211,9 @@ class StepRun:
     ) -> Any:
         record = await self.find(slot, "step")
         if record is None:
-            self.running += 1
-            try:
+            with self.hold_open():
                 value = await try_again(call, retry)
                 record = await self.save(slot, "step", encode_step(values, value))
-            finally:
-                self.running -= 1
-                if not self.running:
-                    self.at_rest.set()
         return self.read_value(slot, record, values)
 
     async def sleep(self, slot: Slot, delay: float | None, due_at: Moment | None) -> None:

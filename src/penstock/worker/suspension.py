@@ -33,7 +33,8 @@ def judge_steps(context: Context, error: BaseException | None) -> WaitPlan | Set
     if steps is not None and steps.plan is not None:
         if find_error(error, Suspend) is not None:
             return steps.plan
-        return None if isinstance(error, TimedOut) else SettleReject(SWALLOWED)
+        failed = isinstance(error, TimedOut) or (error is not None and steps.failed)
+        return None if failed else SettleReject(SWALLOWED)
     if (changed := find_error(error, CodeChanged)) is not None:
         log.warning("code_changed", id=context.id, error=str(changed))
         return Park(CODE_CHANGED)
@@ -54,10 +55,10 @@ def find_error(error: BaseException | None, kind: type[BaseException]) -> BaseEx
 
 def check_handler(handler: Handler) -> None:
     """Refuses durable steps where a run cannot be suspended."""
-    if not isinstance(handler, TaskHandler):
-        refuse_steps("by a subscriber; make it a task")
     if handler.ack_first or handler.manual:
         refuse_steps(f"with the ack policy {handler.rules.policy}")
+    if not isinstance(handler, TaskHandler):
+        refuse_steps("by a subscriber; make it a task")
     if handler.executor not in ("async", "thread"):
         refuse_steps(f"by the {handler.executor} executor")
 

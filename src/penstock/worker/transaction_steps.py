@@ -4,8 +4,9 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from penstock.errors import LockLost
+from penstock.errors import LockLost, StepTooLarge
 from penstock.model.waiting import StepRecord
+from penstock.rules.waiting import MAX_STEPS
 from penstock.worker.ack_policy import Cancelled
 from penstock.worker.step_calls import encode_step, make_values
 from penstock.worker.steps import Slot, StepRun
@@ -36,6 +37,7 @@ class TransactionSteps:
                 record = await run.waits.asave_step_on(self.connection, run.delivery, made)
             except LockLost:
                 raise Cancelled("the lease was lost; the transaction must not commit") from None
+            run.stored_bytes += len(record.body)
         return run.read_value(slot, record, values)
 
 
@@ -60,10 +62,16 @@ class BlockingTransactionSteps:
                 record = run.waits.save_step_on(self.connection, run.delivery, made)
             except LockLost:
                 raise Cancelled("the lease was lost; the transaction must not commit") from None
+            run.stored_bytes += len(record.body)
         result: T = run.read_value(slot, record, values)
         return result
 
 
 def make_record(run: StepRun, slot: Slot, body: bytes) -> StepRecord:
     run.check_room(slot, body)
+    if slot.position > MAX_STEPS:
+        raise StepTooLarge(
+            f"step {slot.name!r} is number {slot.position} of its run; only the first {MAX_STEPS}"
+            " can be steps of a transaction"
+        )
     return StepRecord(name=slot.name, key=slot.key, position=slot.position, body=body)

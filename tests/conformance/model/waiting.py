@@ -46,10 +46,11 @@ class Waits(Consuming, Publishing):
         return WaitSight(id, hold.fence, flags, None, attempts, deliveries, holds, steps)
 
     def quick(self, item: Item) -> int:
-        """How many waits in a row ended within a second."""
+        """How many waits in a row ended within a second, or would have without a delay."""
         count, claimed_at = 0, item.held().claimed_at
         for row in reversed([row for row in item.timeline if row.verb is Verb.WAIT][-10:]):
-            if claimed_at - row.at >= SECOND:
+            delayed = row.due_at is not None and row.due_at <= row.at + SECOND
+            if claimed_at - row.at >= (3 * SECOND if delayed else SECOND):
                 break
             count, claimed_at = count + 1, row.claimed_at or row.at
         return count

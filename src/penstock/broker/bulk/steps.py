@@ -17,14 +17,16 @@ from penstock.broker.bulk.reader import (
 )
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.search_sources import list_sources
+from penstock.broker.cancel import end_human_steps
 from penstock.errors import Forbidden, PenstockError, StoreError
-from penstock.model.bulk import BulkAction, BulkState
+from penstock.model.bulk import BulkAction, BulkState, BulkVerb
 from penstock.model.changes import Change, Item, ItemAnswer, decode_answers
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.model.search import Source
 from penstock.model.settings import SHELL_TYPE
+from penstock.model.store_types import AnswerKind
 from penstock.rules.access import Access, Right
 from penstock.rules.bulk import (
     MAX_REST_S,
@@ -147,6 +149,7 @@ class BulkSteps:
         answers = await self.write(action, version, items)
         if answers is None:
             return None
+        await self.end_human_steps(action, page, answers)
         action = fold_answers(action, answers)
         if page.over:
             return await self.finish_pass(action, version + 1)
@@ -166,6 +169,21 @@ class BulkSteps:
         self.reader.batch = fit_batch(len(items), changed.held, changed.commit)
         self.free_at = monotonic() + min(changed.held + changed.commit, MAX_REST_S)
         return changed.items
+
+    async def end_human_steps(
+        self, action: BulkAction, page: BulkPage, answers: tuple[ItemAnswer, ...]
+    ) -> None:
+        """Ends what cancelled messages have asked people. Otherwise the reminder would, later."""
+        if action.request.verb is not BulkVerb.CANCEL:
+            return
+        waited = {each.message.id for each in page.records if each.state is State.SCHEDULED}
+        done = [
+            id
+            for id, answer in zip(action.batch, answers, strict=True)
+            if answer.kind is AnswerKind.DONE and id in waited
+        ]
+        if done:
+            await end_human_steps(self.store, self.directory, done)
 
     async def finish_pass(self, action: BulkAction, version: int) -> StoredAction | None:
         action = end_pass(action, stable=is_stable(action))

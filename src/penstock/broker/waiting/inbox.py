@@ -1,21 +1,21 @@
 """The inbox: human steps that wait in the queue `_human` until a person decides."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock.broker.audit import note_changes
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.human_patterns import HumanPatterns, open_inbox_queue
 from penstock.broker.waiting.human_webhooks import HumanWebhooks
 from penstock.broker.waiting.live_events import make_event_document, make_human_event
-from penstock.errors import AlreadyDecided, Busy, Conflict, InvalidInput, NotFound
+from penstock.errors import Busy, Conflict, InvalidInput, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.human import Decision, HumanRequest, HumanSpec, InboxState
-from penstock.model.message import MICROS_PER_SECOND, Draft, Moment, Record, State, Verb
+from penstock.model.message import Draft, Moment, Record, State, Verb
 from penstock.model.queue import HUMAN, Queue
 from penstock.model.search import Position, Scan, Source
 from penstock.model.store_types import AnswerKind, Entry, Published, Query
@@ -23,8 +23,16 @@ from penstock.model.waiting import HeldEnd
 from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
 from penstock.rules import human
 from penstock.rules.events import HUMAN_ESCALATED, HUMAN_REMINDED
-from penstock.rules.human import Due, InboxStatistics, InboxStep, OpenStep, Person, summarise
-from penstock.rules.human_spec import check_spec, parse_spec
+from penstock.rules.human import (
+    Due,
+    InboxStatistics,
+    InboxStep,
+    OpenStep,
+    Person,
+    describe_end,
+    summarise,
+)
+from penstock.rules.human_spec import check_spec, compute_digest, parse_spec
 from penstock.rules.human_steps import (
     REQUESTER,
     RULE_REQUESTER,
@@ -35,9 +43,11 @@ from penstock.rules.human_steps import (
 from penstock.store import Store
 
 STATE = "inbox"
-PAGE_SIZE = 200
-# Open steps that a list looks at.
-MAX_LISTED = 2_000
+PAGE_SIZE = 500
+# The newest open steps, which a list looks at.
+MAX_LISTED = 20_000
+# Up to this many states are read at once, and otherwise one by one.
+MAX_STATES = 1_000
 SAMPLE_SIZE = 500
 View = Literal["mine", "roles", "all"]
 encode = msgspec.json.Encoder().encode
@@ -111,6 +121,7 @@ class Inbox:
             queue = await self.directory.get(self.tenant, scope, HUMAN)
         except NotFound:
             return
+        states = await self._read_states()
         after: Position | None = Position()
         seen = 0
         while after is not None and seen < MAX_LISTED:
@@ -119,7 +130,7 @@ class Inbox:
             )
             for record in await self.store.get_many([head.id for head in page.heads]):
                 if record.state is State.SCHEDULED:
-                    yield await self._make_step(record)
+                    yield await self._make_step(record, states)
             seen += len(page.heads)
             after = page.next
 
@@ -140,9 +151,14 @@ class Inbox:
                 return await self._make_step(record)
         raise NotFound(f"no human step with id {id}")
 
-    async def _make_step(self, record: Record) -> InboxStep:
+    async def _make_step(
+        self, record: Record, states: Mapping[int, InboxState] | None = None
+    ) -> InboxStep:
         message = record.message
-        state, _ = await self._read_state(message.id)
+        if states is None:
+            state, _ = await self._read_state(message.id)
+        else:
+            state = states.get(message.id, InboxState())
         result = await self.store.result(message.id) if record.state is State.COMPLETED else None
         return InboxStep(
             step=OpenStep(
@@ -158,6 +174,13 @@ class Inbox:
             ended_at=record.timeline[-1].at if record.state.final and record.timeline else None,
             decision=None if result is None else msgspec.json.decode(result, type=Decision),
         )
+
+    async def _read_states(self) -> dict[int, InboxState] | None:
+        """Returns the states of the steps that have one, or None if there are too many."""
+        page = await self.store.documents(STATE, limit=MAX_STATES)
+        if len(page) == MAX_STATES:
+            return None
+        return {int(each.name): msgspec.json.decode(each.body, type=InboxState) for each in page}
 
     async def _read_state(self, id: int) -> tuple[InboxState, int]:
         document = await self.store.document(STATE, str(id))
@@ -182,6 +205,8 @@ class Inbox:
         for _ in range(DOCUMENT_SAVE_ATTEMPTS):
             found, version = await self._load_open(id, person, scope)
             outcome = human.decide(found.step, person, choice, inputs or {}, comment, now)
+            # The name `digest` belongs to secrets, which the audit log does not show.
+            note_changes({}, {"choice": choice, "spec_digest": compute_digest(found.step.spec)})
             if isinstance(outcome, Decision):
                 await self.end(found.step, outcome, scope)
                 return await self.load(id, scope)
@@ -323,14 +348,3 @@ def is_in_view(step: OpenStep, person: Person, view: View) -> bool:
             return human.is_assigned(step, person)
         case "all":
             return human.may_see(step, person)
-
-
-def describe_end(found: InboxStep) -> AlreadyDecided:
-    """Returns the error of an act that came after the end of a step."""
-    id, decision = found.step.id, found.decision
-    if decision is None:
-        return AlreadyDecided(f"human step {id} is {found.state}")
-    at = datetime.fromtimestamp(decision.at // MICROS_PER_SECOND, UTC).isoformat(sep=" ")
-    return AlreadyDecided(
-        f"human step {id} was decided as {decision.choice!r} by {decision.by!r} at {at}"
-    )

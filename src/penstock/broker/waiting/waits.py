@@ -20,17 +20,17 @@ from penstock.errors import (
     IdempotencyConflict,
     InvalidInput,
     InvalidState,
+    LockLost,
     NotFound,
     PenstockError,
     SignalsFull,
     StoreError,
     TokenExpired,
-    WaitsForItself,
 )
 from penstock.model.activity import Heading
 from penstock.model.message import Draft, Flag, Moment, State, Verb
 from penstock.model.queue import Queue
-from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
+from penstock.model.store_types import Answer, AnswerKind, Entry, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
     SignalAnswer,
@@ -48,9 +48,13 @@ from penstock.rules import validation
 from penstock.rules.callback_tokens import CallbackClaims, make_token, read_token
 from penstock.rules.waiting import (
     MAX_SIGNAL_BYTES,
+    MAX_STEPS,
     WaitRequest,
     check_signal,
+    check_step_size,
     decide_wait,
+    end_full,
+    refuse_own_key,
 )
 from penstock.store import Store
 
@@ -95,6 +99,9 @@ class Waits:
         scope: str = "default",
     ) -> StepRecord:
         """Stores a step and returns it as stored. Raises LockLost if the lease is gone."""
+        check_step_size(step.name, step.body)
+        if step.position > MAX_STEPS:
+            await self._limit_steps(held)
         entry = None if draft is None else await self.admit(draft, scope=scope)
         save = StepSave(id=held.id, fence=held.fence, step=step, entry=entry, consumes=consumes)
         retries = SAVE_STEP.begin()
@@ -106,6 +113,19 @@ class Waits:
             if saved.kind is not AnswerKind.BUSY or not await retries.again():
                 break
         return expect_saved(saved, held.id)
+
+    async def _limit_steps(self, held: Held) -> None:
+        """Ends a message that has stored as many steps as it may since its last redrive."""
+        (lease,) = await self.store.leases([Lock(held.id, held.fence)])
+        if lease is None:
+            return
+        move = end_full(lease, await self.store.wait_facts(held.id, held.fence))
+        if move is not None:
+            await self.store.settle([move])
+            raise LockLost(
+                f"message {held.id} has stored {MAX_STEPS} steps, the maximum; it is dead with"
+                " reason max_steps"
+            )
 
     def save_step_on(self, connection: object, held: Held, step: StepRecord) -> StepRecord:
         """Stores a step when the caller commits. Raises LockLost."""
@@ -119,6 +139,8 @@ class Waits:
 
     async def suspend(self, held: Held, plan: WaitPlan, *, scope: str = "default") -> Answer:
         """Ends the delivery until all holds of the plan have ended."""
+        for step in plan.steps:
+            check_step_size(step.name, step.body)
         children = [await self.admit(draft, scope=scope) for draft in plan.children]
         request = WaitRequest(
             reason=plan.reason,
@@ -327,14 +349,3 @@ def explain_refusal(error: ChildRefused, drafts: object) -> PenstockError:
     known = REFUSALS.get(error.refused)
     text = f"child {error.place + 1} in queue {queue!r} was refused: {error.refused}"
     return known(text) if known is not None else error
-
-
-def refuse_own_key(lease: Lease, children: tuple[Entry, ...]) -> None:
-    """Refuses a child that could run only after the message that waits for it."""
-    own = lease.meta.ordering_key
-    for child in children:
-        if own is not None and (child.queue_id, child.ordering_key) == (lease.queue_id, own):
-            raise WaitsForItself(
-                f"message {lease.id} waits for a child with its own ordering key {own!r},"
-                " which runs after it; give the child another key"
-            )

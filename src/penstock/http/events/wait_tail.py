@@ -22,8 +22,9 @@ from penstock.wire.fields import to_datetime
 
 # Events become visible when their transaction commits, so the last seconds are read again.
 LOOK_BACK_MICROS = 10 * MICROS_PER_SECOND
-# Waiting messages whose resume is reported.
+# Waiting messages whose resume is reported, and the newest scheduled ones among which they are.
 MAX_WAITING = 5_000
+MAX_SCANNED = 50_000
 PAGE_SIZE = 500
 # The fence of a message that waits no more.
 NOT_HELD = -1
@@ -80,7 +81,7 @@ class WaitTail:
         found: dict[int, int] = {}
         after: Position | None = Position() if queues else None
         seen = 0
-        while after is not None and seen < MAX_WAITING:
+        while after is not None and seen < MAX_SCANNED and len(found) < MAX_WAITING:
             page = await self.store.scan(
                 Scan(Source.SCHEDULED, tuple(queues), after, limit=PAGE_SIZE)
             )

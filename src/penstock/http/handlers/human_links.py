@@ -10,7 +10,7 @@ from msgspec import Meta
 from starlette.responses import HTMLResponse
 
 from penstock.errors import (
-    AlreadyDecided,
+    Conflict,
     Forbidden,
     InvalidInput,
     InvalidToken,
@@ -19,13 +19,19 @@ from penstock.errors import (
 )
 from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext
-from penstock.http.human_page import HEADERS, render_decision, render_form, render_note
+from penstock.http.human_page import (
+    HEADERS,
+    render_choice_made,
+    render_decision,
+    render_form,
+    render_note,
+)
 from penstock.http.operations import OperationTable
 from penstock.model.documents import AuditEntry, acting
 from penstock.model.human import HumanSpec
 from penstock.model.message import MICROS_PER_SECOND, State
 from penstock.rules.access import Right
-from penstock.rules.human import InboxStep, Person
+from penstock.rules.human import InboxStep, Person, find_choice
 from penstock.rules.human_links import HumanLink, HumanLinks
 from penstock.wire.fields import Id, to_datetime
 from penstock.wire.human import LinkRequest, LinkView
@@ -66,10 +72,10 @@ async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLRespons
     """Shows the form. Opening it decides nothing."""
     call.limit_token(token)
     try:
-        _, found = await open_link(call, token)
+        link, found = await open_link(call, token)
     except PenstockError as error:
         return make_page(render_note("This link does not work", str(error)), 404)
-    return show_step(call, token, found)
+    return show_step(call, link, token, found)
 
 
 @human_links.add(
@@ -89,16 +95,16 @@ async def decide_by_link(call: RequestContext, token: LinkToken) -> HTMLResponse
     try:
         await decide_step(call, link, found, form)
     except InvalidInput as error:
-        return show_step(call, token, found, str(error))
+        return show_step(call, link, token, found, str(error))
     except Forbidden as error:
         return make_page(render_note(found.step.spec.title, str(error)), 403)
-    return show_step(call, token, (await open_link(call, token))[1])
+    return show_step(call, link, token, (await open_link(call, token))[1])
 
 
 async def decide_step(
     call: RequestContext, link: HumanLink, found: InboxStep, form: dict[str, str]
 ) -> None:
-    """Decides as the person of the link. A step that is decided already stays as it is."""
+    """Decides as the person of the link. What this person or another decided stays as it is."""
     act = AuditEntry(
         subject=link.person,
         tenant=link.tenant,
@@ -108,7 +114,7 @@ async def decide_step(
         request_id=call.request_id,
     )
     acting.set(act)
-    with suppress(AlreadyDecided):
+    with suppress(Conflict):
         await call.service.get_broker(link.tenant).inbox.decide(
             link.id,
             Person(link.person),
@@ -159,16 +165,19 @@ def read_cookie(call: RequestContext, name: str) -> str:
 
 
 def show_step(
-    call: RequestContext, token: str, found: InboxStep, problem: str = ""
+    call: RequestContext, link: HumanLink, token: str, found: InboxStep, problem: str = ""
 ) -> HTMLResponse:
     spec = found.step.spec
     if found.decision is not None:
         return make_page(render_decision(spec, found.decision))
     if found.state is not State.SCHEDULED:
         return make_page(render_note(spec.title, f"This step is {found.state}."), 410)
+    if (choice := find_choice(found.step, link.person)) is not None:
+        return make_page(render_choice_made(spec, choice))
     if must_log_in(spec):
-        text = "Several people must agree. Log in to the dashboard to decide."
-        return make_page(render_note(spec.title, text))
+        text = "Log in to the dashboard to decide."
+        several = "Several people must agree. " if spec.approvals > 1 else ""
+        return make_page(render_note(spec.title, several + text))
     seed = secrets.token_hex(16)
     nonce = make_links(call).make_nonce(token, seed)
     page = make_page(render_form(spec, nonce, problem), 422 if problem else 200)

@@ -986,7 +986,7 @@ SELECT (SELECT count(*) FROM penstock_history
        (SELECT count(*) FROM penstock_step WHERE message_id = :id AND at >= :at),
        (SELECT count(*) FROM penstock_step WHERE message_id = :id AND fence = :fence);
 -- name: recent_waits
-SELECT at, claimed_at FROM penstock_history
+SELECT at, claimed_at, due_at FROM penstock_history
 WHERE id = :id AND final IS NULL AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
 -- name: signal_of_key
 SELECT id, body FROM penstock_signal WHERE message_id = :id AND name = :name AND `key` = :key;

@@ -1310,7 +1310,7 @@ SELECT (SELECT count(*) FROM penstock.history
        (SELECT count(*) FROM penstock.step WHERE message_id = :id AND at >= :at),
        (SELECT count(*) FROM penstock.step WHERE message_id = :id AND fence = :fence);
 -- name: recent_waits
-SELECT at, claimed_at FROM penstock.history
+SELECT at, claimed_at, due_at FROM penstock.history
 WHERE id = :id AND NOT final AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
 -- name: signal_count
 SELECT count(*) FROM penstock.signal WHERE message_id = :id AND consumed = false;

@@ -13,6 +13,7 @@ from penstock.model.waiting import (
     Edge,
     HeldEnd,
     Hold,
+    PastWait,
     ResumeResult,
     SignalAnswer,
     SignalDraft,
@@ -81,7 +82,10 @@ class RedisWaiting:
         since = redrives[-1] + 1 if redrives else 0
         redriven_at = history[since - 1].at if redrives else 0
         waits = [row for row in history if row.verb is Verb.WAIT]
-        recent = [(row.at, row.claimed_at or row.at) for row in reversed(waits)][:RECENT_WAITS]
+        recent = [
+            PastWait(row.at, row.claimed_at or row.at, row.due_at)
+            for row in waits[: -RECENT_WAITS - 1 : -1]
+        ]
         stored = [tuple(map(int, text.split(b" "))) for text in steps]
         return WaitFacts(
             sum(row.verb is Verb.WAIT for row in history[since:]),

@@ -10,6 +10,7 @@ from penstock.errors import ChildRefused, IdempotencyConflict, InvalidState, Not
 from penstock.model.message import Flag, Moment, State
 from penstock.model.store_types import AnswerKind, Entry, Published
 from penstock.model.waiting import (
+    PastWait,
     SignalAnswer,
     SignalDraft,
     StepLog,
@@ -138,7 +139,7 @@ async def wait_facts(tx: SqlTransaction, id: int, fence: int) -> WaitFacts:
         "wait_counts", id=id, fence=fence, position=position, at=at
     )
     recent = await tx.all("recent_waits", id=id, limit=RECENT_WAITS)
-    return WaitFacts(waits, count, bool(recorded), tuple((ended, held) for ended, held in recent))
+    return WaitFacts(waits, count, bool(recorded), tuple(PastWait(*row) for row in recent))
 
 
 async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:

@@ -695,7 +695,7 @@ SELECT (SELECT count(*) FROM penstock_history
        (SELECT count(*) FROM penstock_step WHERE message_id = :id AND at >= :at),
        (SELECT count(*) FROM penstock_step WHERE message_id = :id AND fence = :fence);
 -- name: recent_waits
-SELECT at, claimed_at FROM penstock_history
+SELECT at, claimed_at, due_at FROM penstock_history
 WHERE id = :id AND final = 0 AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
 -- name: signal_add
 INSERT INTO penstock_signal (message_id, name, key, at, consumed, body)
