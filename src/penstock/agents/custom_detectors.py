@@ -89,7 +89,8 @@ class CustomDetectors:
             return
         now = await self.store.now()
         rows = [self.make_anomaly(detector, each, now) for each in cases]
-        guards = await add_stored(self.store, [each for each in rows if each is not None])
+        found_rows = [each for each in rows if each is not None]
+        guards = await add_stored(self.store, self.directory, found_rows)
         state = DetectorState(page.cursor)
         await self.store.advance(
             Change(guards=(self.make_document(detector, state, version), *guards))
@@ -110,7 +111,7 @@ class CustomDetectors:
         guards = [self.make_document(detector, changed, version)]
         if off:
             case = make_case("detector_failed", await self.store.now(), consumer=detector.name)
-            guards += await add_stored(self.store, [case])
+            guards += await add_stored(self.store, self.directory, [case])
         await self.store.advance(Change(guards=tuple(guards)))
 
     def make_rows(self, page: HeadFeed) -> list[DetectorRow]:
