@@ -10,6 +10,7 @@ from penstock.model.message import Nack, Park, Record, Settlement
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Diagnosis, WorkerInfo
 from penstock.rules.explain import Cause, CauseCode
+from penstock.rules.lifecycle import CODE_CHANGED
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio
@@ -109,7 +110,13 @@ async def test_a_delay_a_retry_and_a_parked_message_differ(stage: Stage) -> None
     assert cause.text.endswith("after: ValueError: bad")
     parked = await stage.publish(type="unknown")
     await stage.broker.settle(await stage.take(), Park())
-    assert await codes(stage, parked) == [CauseCode.PARKED]
+    (cause,) = await explain(stage, parked)
+    assert (cause.code, cause.remedy) == (CauseCode.PARKED, "start a worker that has this task")
+    changed = await stage.publish(type="flow")
+    await stage.broker.settle(await stage.take(), Park(CODE_CHANGED))
+    (cause,) = await explain(stage, changed)
+    assert (cause.code, cause.evidence["reason"]) == (CauseCode.PARKED, CODE_CHANGED)
+    assert "its stored steps do not fit the code of the task 'flow'" in cause.text
 
 
 async def test_what_is_due_and_still_scheduled_waits_for_the_agents(stage: Stage) -> None:
@@ -131,7 +138,8 @@ async def test_a_claimed_message_names_its_consumer(stage: Stage) -> None:
     leased = await stage.take()
     await stage.broker.progress(leased, 40, "page 4")
     (cause,) = await explain(stage, id)
-    assert (cause.code, cause.text) == (CauseCode.RUNNING, "tester runs it, 40 % done")
+    assert cause.code is CauseCode.RUNNING
+    assert cause.text.startswith("tester runs it, 40 % done (page 4); its lease ends in ")
     assert cause.evidence["note"] == "page 4"
     await stage.admin.cancel(id)
     assert await codes(stage, id) == [CauseCode.CANCEL_REQUESTED, CauseCode.RUNNING]
