@@ -28,7 +28,7 @@ def test_anomalies_are_listed_with_a_summary(terminal: Terminal) -> None:
     terminal.call("queue", "create", "mail")
     assert terminal.call("anomalies").out == "no anomalies\n"
     assert terminal.call("anomalies", "--json").json == {
-        "anomalies": [], "by_kind": {}, "by_severity": {},
+        "anomalies": [], "by_kind": {}, "by_severity": {}, "complete": True,
     }  # fmt: skip
 
 

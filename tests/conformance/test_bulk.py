@@ -1,11 +1,13 @@
 """Bulk actions: one operation on many messages, in steps that can stop at any point."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from penstock.agents.bulk_runner import BulkRunner
+from penstock.broker.bulk import reader
 from penstock.broker.bulk.actions import Bulk
 from penstock.broker.credentials import Credentials
 from penstock.errors import (
@@ -18,7 +20,7 @@ from penstock.errors import (
 )
 from penstock.model.bulk import BulkAction, BulkActor, BulkState
 from penstock.model.documents import AuditEntry, acting
-from penstock.model.message import Draft, Nack, SettleReject, State
+from penstock.model.message import Draft, Nack, Record, SettleReject, State
 from penstock.rules.access import Key
 from tests.conformance.stage import Stage
 
@@ -54,6 +56,24 @@ async def test_dead_letters_that_match_are_redriven(stage: Stage) -> None:
     assert sorted(await stage.drain()) == ids
     assert [await stage.state(id) for id in others] == [State.DEAD] * 2
     assert (await stage.record(ids[0])).timeline[1].reason == f"bulk:{action.id}"
+
+
+async def test_messages_given_by_id_are_read_by_their_size(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_BATCH_BYTES", 2_000)
+    monkeypatch.setattr(reader, "MIN_READ", 2)
+    get_many, sizes = stage.store.get_many, list[int]()
+
+    async def get_some(ids: Sequence[int]) -> list[Record]:
+        sizes.append(len(ids))
+        return await get_many(ids)
+
+    monkeypatch.setattr(stage.store, "get_many", get_some)
+    bodies = [b"x" * 900, b"", b"x" * 900, b"x" * 900, b"x" * 9_000, b"x" * 900]
+    ids = [await stage.publish(body) for body in bodies]
+    action = await run(stage, await stage.broker.bulk.start("cancel", ids=ids))
+    assert (action.state, action.counts.done, sizes) == (BulkState.DONE, 6, [3, 1, 1, 1])
 
 
 async def test_finished_messages_are_published_anew_once(stage: Stage) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from penstock.broker import filters
 from penstock.broker.filters import FilterCompleter, RecentHistory
+from penstock.broker.local import Broker
 from penstock.rules.filter_completion import MAX_ITEMS
 from tests.conformance.stage import Stage
 
@@ -30,6 +32,19 @@ async def test_filters_are_completed_with_what_was_seen_lately(stage: Stage) -> 
     limited = FilterCompleter(outside, RecentHistory(stage.store))
     assert await offer("type:", limited) == ["order.new"]
     assert await offer("queue:", limited) == ["default"]
+
+
+async def test_queues_of_other_tenants_do_not_hide_scopes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "MAX_QUEUES_CHECKED", 6)
+    await stage.store.create_scope("aaa", "default")
+    other = Broker(stage.store, tenant="aaa")
+    for number in range(6):
+        await other.admin.create_queue(f"q{number}")
+    await stage.admin.create_scope("orders")
+    await stage.admin.create_queue("mail", scope="orders")
+    assert "orders" in (await stage.broker.filters.complete("scope:")).items
 
 
 async def test_of_many_queues_only_those_offered_are_checked(stage: Stage) -> None:

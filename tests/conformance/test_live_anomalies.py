@@ -63,7 +63,9 @@ async def test_cases_that_could_not_be_recorded_are_recorded_by_a_later_tick(
     advance = stage.store.advance
 
     async def lose(change: Change) -> Changed | None:
-        await advance(Change(saves=tuple(await add_stored(stage.store, [case]))))
+        await advance(
+            Change(saves=tuple(await add_stored(stage.store, stage.broker.directory, [case])))
+        )
         return await advance(change)
 
     detector = AnomalyDetector(stage.store, stage.broker.directory, "a")

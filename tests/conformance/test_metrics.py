@@ -170,7 +170,7 @@ async def test_processes_add_to_the_same_anomaly(stage: Stage) -> None:
     other = await stage.another()
     for each in (stage, other, stage):
         cases = [make_case("lock_stolen", now, queue_id=queue_id, consumer="ada", count=2)]
-        await record_anomalies(each.store, cases)
+        await record_anomalies(each.store, each.broker.directory, cases)
     (found,) = (await stage.broker.anomalies.list()).anomalies
     assert (asdict(found)["kind"], found.consumer, found.count) == ("lock_stolen", "ada", 6)
 

@@ -1,11 +1,14 @@
 """Searching by a filter: pages hold what the matcher says, on every store."""
 
+import math
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 from penstock.broker import match_count, search, search_sources
 from penstock.broker.match_count import MatchCount, count_matches
+from penstock.broker.search_sources import DeadLetterMerge
 from penstock.errors import InvalidInput
 from penstock.model.message import Draft, Fail, Record
 from penstock.model.search import Position, Scan, ScanPage, Source
@@ -33,7 +36,6 @@ TERMS = (
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives a search enough time to fill its page on a loaded machine."""
     monkeypatch.setattr(search, "MAX_WORK_S", 60.0)
-    monkeypatch.setattr(match_count, "MAX_WORK_S", 60.0)
 
 
 async def fill(stage: Stage, random: Random) -> list[Record]:
@@ -167,11 +169,52 @@ async def test_a_message_that_leaves_its_place_meanwhile_is_judged_as_it_is_read
     assert (await stage.admin.search("state:ready")).records == []
 
 
-@pytest.mark.parametrize("most", [0, 2, 100])
+@pytest.fixture
+def reads(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collects how many messages each read asks for."""
+    get_many, sizes = stage.store.get_many, list[int]()
+
+    async def get_some(ids: Sequence[int]) -> list[Record]:
+        sizes.append(len(ids))
+        return await get_many(ids)
+
+    monkeypatch.setattr(stage.store, "get_many", get_some)
+    return sizes
+
+
+@pytest.mark.parametrize("filter", ["id:{}", "label.tier:iron"])
+async def test_messages_are_read_by_their_size_and_number(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, reads: list[int], filter: str
+) -> None:
+    monkeypatch.setattr(search_sources, "BATCH_BYTES", 1_000)
+    monkeypatch.setattr(search, "MIN_READ", 2)
+    monkeypatch.setattr(search, "MAX_READ", 3)
+    large = [await stage.publish(b"x" * 700, labels={"tier": "iron"}) for _ in range(3)]
+    small = [await stage.publish(b"", labels={"tier": "iron"}) for _ in range(7)]
+    found = await search_all(stage, filter.format(",".join(map(str, large + small))), limit=100)
+    assert [each.message.id for each in found] == (large + small)[::-1]
+    assert reads == [3, 3, 2, 1, 1]
+
+
+async def test_a_search_by_ids_reads_those_that_can_match_up_to_its_bounds(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, reads: list[int]
+) -> None:
+    monkeypatch.setattr(search, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(search_sources, "BATCH_BYTES", 1_000)
+    await stage.queue("mail")
+    ids = [await stage.publish(b"x" * 900, queue="mail" if n % 2 else "default") for n in range(6)]
+    page = await stage.admin.search(f"queue:mail id:{','.join(map(str, ids))}")
+    assert ([each.message.id for each in page.records], page.exact) == ([ids[5], ids[3]], False)
+    rest = await stage.admin.search(f"queue:mail id:{','.join(map(str, ids))}", cursor=page.cursor)
+    assert ([each.message.id for each in rest.records], rest.exact) == ([ids[1]], True)
+    assert reads == [1, 1, 1]
+
+
+@pytest.mark.parametrize("most", [2, 100])
 async def test_dead_letters_of_many_queues_are_found_the_last_dead_first(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """Of more queues than are merged, those without dead letters do not count."""
+    """More queues than are merged are read one after the other."""
     monkeypatch.setattr(search_sources, "MAX_MERGED_QUEUES", most)
     monkeypatch.setattr(search_sources, "MIN_CHUNK", 1)
     await stage.queue("mail")
@@ -185,7 +228,48 @@ async def test_dead_letters_of_many_queues_are_found_the_last_dead_first(
         found = await search_all(stage, "state:dead", limit)
         ids = [record.message.id for record in found]
         assert sorted(ids) == died
-        assert (ids == newest) is (most > 0), limit
+        assert (ids == newest) is (most > 2), limit
+
+
+async def test_a_search_goes_on_when_there_are_too_many_queues_to_merge(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins again: pages may repeat a message, and none is missing."""
+    monkeypatch.setattr(search_sources, "MAX_MERGED_QUEUES", 2)
+    await stage.queue("mail")
+    died = {await stage.dead("mail" if number % 2 else "default") for number in range(6)}
+    page = await stage.admin.search("state:dead", limit=2)
+    found = {each.message.id for each in page.records}
+    await stage.queue("third")
+    while page.cursor is not None:
+        page = await stage.admin.search("state:dead", limit=2, cursor=page.cursor)
+        found |= {each.message.id for each in page.records}
+    assert found == died
+
+
+async def test_a_merge_reads_few_dead_letters_of_each_queue_and_ends_in_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [await stage.queue(f"q{number}") for number in range(5)]
+    died = [await stage.dead(f"q{number % 5}") for number in range(40)]
+    scan, read = stage.store.scan, list[int]()
+
+    async def count_heads(what: Scan) -> ScanPage:
+        page = await scan(what)
+        read.append(len(page.heads))
+        return page
+
+    monkeypatch.setattr(stage.store, "scan", count_heads)
+    merge = DeadLetterMerge(stage.store, ids, Position())
+    in_time = await merge.read(10, math.inf)
+    assert len(in_time.heads) == 10
+    assert sum(read) <= 30
+    late = await merge.read(10, 0.0)
+    assert len(late.heads) == 1
+    assert late.next is not None
+    rest = await DeadLetterMerge(stage.store, ids, late.next).read(100, math.inf)
+    every = [*in_time.heads, *late.heads, *rest.heads]
+    assert sorted(head.id for head in every) == died
 
 
 async def test_matches_are_counted_by_counters_or_by_a_search(stage: Stage) -> None:
@@ -206,7 +290,6 @@ async def test_matches_are_counted_by_counters_or_by_a_search(stage: Stage) -> N
 async def test_a_count_that_ends_at_its_bounds_is_not_exact(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_count, "PAGE_SIZE", 2)
     monkeypatch.setattr(match_count, "MAX_COUNTED", 4)
     await stage.publish_each(9)
     queues = await stage.admin.queues()

@@ -42,7 +42,6 @@ class Traffic(Struct, frozen=True):
 
 
 DEMO = "penstock.cli.demo.app"
-DEMO = "penstock.cli.demo.app"
 BUSY_BANK = "ConnectionError: the bank is busy"
 AWAY = "TimeoutError: no answer from host-{} after 30000 ms"
 SHOP = (

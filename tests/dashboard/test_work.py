@@ -84,7 +84,7 @@ def test_messages_that_are_not_loaded_are_counted_too(busy: Served, open_page: O
     page.keyboard.press("a")
     bar = page.get_by_role("toolbar", name="Selected messages")
     expect(bar.get_by_role("button", name="Cancel 130")).to_be_visible()
-    page.goto(re.sub("#.*", f"#/messages?filter=queue:{queue} body.n<120", page.url))
+    page.goto(re.sub("#.*", f"#/messages?filter=state:ready queue:{queue} body.n<120", page.url))
     expect(page.get_by_text("120 match")).to_be_visible()
 
 

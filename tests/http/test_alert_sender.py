@@ -43,9 +43,8 @@ class Watch:
     async def notice(self, queue: str, kind: str = "no_consumer") -> None:
         """Records an anomaly of the queue, as a process that notices it does."""
         found = await self.broker.admin.queue(queue)
-        await record_anomalies(
-            self.store, [make_case(kind, await self.store.now(), queue_id=found.id)]
-        )
+        case = make_case(kind, await self.store.now(), queue_id=found.id)
+        await record_anomalies(self.store, self.broker.directory, [case])
 
     async def turn(self, seconds: float = 0.0) -> list[str]:
         """Ticks once after so many seconds. Returns the texts sent until now."""

@@ -286,7 +286,7 @@ def test_the_failures_like_a_message_are_one_group(server: Served) -> None:
     assert server.get("/v1/failures", like="999999999").status == 404
 
 
-def test_causes_are_listed_once_each_and_kept_for_a_while(tmp_path: Path) -> None:
+def test_causes_are_listed_once_each(tmp_path: Path) -> None:
     with served(f"sqlite:///{tmp_path}/causes.db", tmp_path) as own:
         for error in ("TimeoutError: host-14", "TimeoutError: host-9", "KeyError: x"):
             reject(own, own.queue(), error)
@@ -294,9 +294,6 @@ def test_causes_are_listed_once_each_and_kept_for_a_while(tmp_path: Path) -> Non
         groups = own.get("/v1/failures").json["groups"]
         assert sorted(found["fingerprints"]) == sorted(group["fingerprint"] for group in groups)
         assert (len(groups), found["complete"]) == (2, True)
-        # What was read a moment ago is not read again.
-        reject(own, own.queue(), "ValueError: new")
-        assert own.get("/v1/failures/causes").json == found
 
 
 def test_messages_are_counted_to_the_last_one(server: Served) -> None:
@@ -310,7 +307,7 @@ def test_messages_are_counted_to_the_last_one(server: Served) -> None:
         return found["count"], found["exact"]
 
     until(lambda: count(f"queue:{queue} state:ready,dead") == (8, True))
-    assert count(f"queue:{queue} body.n>3") == (3, True)
+    until(lambda: count(f"queue:{queue} body.n>3") == (3, True))
     assert server.get("/v1/messages/count", filter="quue:x").status == 422
     viewer = keyed(server, grants=["read:elsewhere*"])
     for filter in (f"queue:{queue}", f"queue:{queue} state:ready"):

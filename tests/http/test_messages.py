@@ -88,7 +88,15 @@ def test_a_mistake_in_a_filter_is_named_with_its_position(server: Served) -> Non
     reply = server.get("/v1/messages", filter="quue:mail")
     assert reply.status == 422
     assert "unknown field 'quue' at 1; did you mean 'queue'?" in reply.json["error"]["message"]
-    assert server.get("/v1/messages", filter="a" * 2_001).code == "FILTER_TOO_LARGE"
+    long, events = "a" * 2_001, server.queue(kind="broadcast")
+    replies = [
+        server.get("/v1/messages", filter=long),
+        server.get("/v1/messages/count", filter=long),
+        server.post("/v1/bulk", {"verb": "cancel", "filter": long}),
+        server.put("/v1/views/long", {"filter": long}),
+        server.put(f"/v1/queues/{events}/subscriptions/all", {"filter": long}),
+    ]
+    assert [(each.status, each.code) for each in replies] == [(422, "FILTER_TOO_LARGE")] * 5
 
 
 def test_a_running_message_is_cancelled_by_force(server: Served) -> None:

@@ -18,6 +18,7 @@ from penstock.errors import InvalidInput, StoreUnusable
 from penstock.http import PenstockApp, TrustedIssuers, create_app
 from penstock.http.asgi import AsgiResponder
 from penstock.http.context import Message
+from penstock.http.dashboard import answers
 from tests.app.scenes import until_true
 from tests.cli.terminal import until
 from tests.http.asgi_client import AsgiClient, lifespan
@@ -323,3 +324,35 @@ def test_a_client_of_hypercorn_that_leaves_gets_no_message(mounted: Hypercorn) -
     until(lambda: count_waiting(mounted) == 0)
     id = mounted.publish(queue)
     assert mounted.claim_one(queue)["id"] == id
+
+
+async def test_causes_are_read_again_once_the_settings_of_a_queue_change(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its errors may be masked from then on."""
+    monkeypatch.setattr(answers, "CAUSES_FRESH_S", 3_600.0)
+    app = create_app(url)
+    async with app.running():
+        client = AsgiClient(app)
+
+        async def list_causes() -> list[str]:
+            found: list[str] = (await client.get("/v1/failures/causes")).json["fingerprints"]
+            return found
+
+        async def is_read_again() -> bool:
+            return len(await list_causes()) == 2
+
+        await reject(client, "KeyError: x")
+        assert len(await list_causes()) == 1
+        await reject(client, "ValueError: new")
+        assert len(await list_causes()) == 1
+        settings = {"settings": {"mask": ["error"]}}
+        await client.call("PATCH", "/v1/queues/default", settings).reply()
+        await until_true(is_read_again)
+
+
+async def reject(client: AsgiClient, error: str) -> None:
+    await client.post("/v1/publish", {"queue": "default", "body": 1})
+    (message,) = (await client.claim("default").reply()).json["messages"]
+    reply = await client.post("/v1/reject", {"token": message["token"], "error": error})
+    assert reply.status == 200, reply

@@ -129,6 +129,7 @@ WALKS: dict[str, list[str]] = {
     "timelines": [STORY, ENDED],
     "headings": [BODY],
     "search_messages": [BODY],
+    "search_ids": [BODY],
     "search_correlated": ["message_story (text, id)"],
     "search_unsuccessful": ["history_unsuccessful (id)", BODY],
     "search_claimed": [HELD, BODY],

@@ -1,10 +1,13 @@
 """What is remembered of tickets goes with them."""
 
+from typing import Any
+
 import pytest
 
 from penstock.broker.local import Broker
 from penstock.model.message import After, Draft, Flag
 from penstock.model.store_types import Completion, Entry, Retention
+from penstock.stores.redis import health
 from penstock.stores.redis.store import RedisStore
 from tests.redis.scenes import QUEUE, claim
 from tests.servers.redis import Redis
@@ -66,3 +69,27 @@ async def test_doctor_finds_a_torn_wait(
         outside.delete(f"{{penstock}}:{torn}")
     (waits,) = [check for check in await store.examine() if check.name == "waits"]
     assert (waits.well, found in waits.text) == (False, True), waits.text
+
+
+async def test_doctor_looks_at_few_edges_at_once(
+    store: RedisStore, redis_server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "WAITS_BATCH", 3)
+    monkeypatch.setattr(health, "EDGES_BATCH", 4)
+    children = [Entry(QUEUE, "test", b"") for _ in range(3)]
+    fan_in = Entry(QUEUE, "test", b"", flags=Flag.HELD, after=After(entries=(0, 1, 2)))
+    await store.enqueue([*children, *[fan_in] * 5], atomic=True)
+    with redis_server.connect() as outside:
+        # New holds are looked at soon, and are not checked before.
+        outside.delete("{penstock}:nudge")
+    run, looked = store.database.run, list[int]()
+
+    async def count_looked(verb: str, *words: Any) -> Any:
+        reply = await run(verb, *words)
+        if verb == "torn_waits":
+            looked.append(reply[-1])
+        return reply
+
+    monkeypatch.setattr(store.database, "run", count_looked)
+    (waits,) = [check for check in await store.examine() if check.name == "waits"]
+    assert (waits.well, waits.text, looked) == (True, "5 holds", [2, 2, 1])

@@ -48,7 +48,7 @@ class AnomalyDetector:
             self.unrecorded += watched
             await self.store.end_tick(self.name, self.by, report({"anomalies": len(watched)}))
         self.unrecorded = self.unrecorded[-MAX_UNRECORDED:]
-        await record_anomalies(self.store, self.unrecorded)
+        await record_anomalies(self.store, self.directory, self.unrecorded)
         self.unrecorded = []
         return self.every
 

@@ -85,7 +85,8 @@ class CustomDetectors:
         self.failures[detector.name] = 0
         now = await self.store.now()
         rows = [self.make_anomaly(detector, each, now) for each in cases]
-        guards = await add_stored(self.store, [each for each in rows if each is not None])
+        known = [each for each in rows if each is not None]
+        guards = await add_stored(self.store, self.directory, known)
         seen = replace(found, body=encode(DetectorState(page.cursor)))
         await self.store.advance(Change(guards=(seen, *guards)))
 
@@ -106,7 +107,7 @@ class CustomDetectors:
                     error=f"{type(error).__name__}: {error}")  # fmt: skip
         if off:
             case = make_case("detector_failed", await self.store.now(), consumer=detector.name)
-            await record_anomalies(self.store, [case])
+            await record_anomalies(self.store, self.directory, [case])
 
     def make_rows(self, page: HeadFeed) -> list[DetectorRow]:
         return [made for each in time_rows(page) if (made := self.make_row(each)) is not None]

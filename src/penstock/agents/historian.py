@@ -132,12 +132,13 @@ class Historian:
         timings = time_rows(page.rest)
         flash = {id: int(self.rules[id].thresholds.flash_under * 1_000_000) for id in queue_ids}
         last_at = max(list_ends(page), default=state.reached)
-        await self.book.add(fold_metrics(page, timings, flash), self.rules.__getitem__, last_at)
-        await self.book.add_anomalies(find_in_rows(timings, self.rules).values())
+        rules_of = self.rules.__getitem__
+        await self.book.add(fold_metrics(page, timings, flash), rules_of, last_at)
+        await self.book.add_anomalies(find_in_rows(timings, self.rules).values(), rules_of)
         for key, seconds in count_claims(timings, self.rules).items():
             await self.book.add_claims(key, seconds, self.rules[key[1]])
-        await self.book.add_anomalies(self.find_batches(page))
-        await self.book.add_anomalies(self.find_cleared(timings))
+        await self.book.add_anomalies(self.find_batches(page), rules_of)
+        await self.book.add_anomalies(self.find_cleared(timings), rules_of)
         state.cursor = page.cursor
         state.position = max(state.position, page.position)
         state.reached = max(state.reached, last_at)

@@ -3,13 +3,22 @@
 from collections import Counter
 from collections.abc import Collection, Iterable
 from copy import copy
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from penstock.broker.metrics.queries import Allows
-from penstock.broker.metrics.rows import ANOMALY, make_row_document, name_anomaly, read_rows
+from penstock.broker.metrics.rows import (
+    ANOMALY,
+    MAX_ANOMALIES_PER_KIND,
+    RECORDED,
+    decode_row,
+    make_row_document,
+    name_anomaly,
+    name_count,
+    read_newest_rows,
+)
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, InvalidInput
 from penstock.model.anomalies import (
@@ -23,7 +32,7 @@ from penstock.model.anomalies import (
 from penstock.model.changes import Change
 from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Moment
-from penstock.model.metrics import HOUR_S
+from penstock.model.metrics import HOUR_S, OTHER
 from penstock.model.queue import Queue
 from penstock.model.structs import copy_fields
 from penstock.retry_policies import DOCUMENT_SAVE_ATTEMPTS
@@ -34,12 +43,12 @@ from penstock.rules.anomalies import (
     get_hour,
     is_reported,
     make_row,
+    name_scope,
 )
 from penstock.rules.anomaly_text import format_anomaly
 from penstock.rules.globs import match_glob
 from penstock.store import Store
 
-decode_anomaly = msgspec.json.Decoder(AnomalyRow).decode
 DEFAULT_RANGE_S = 86_400
 MAX_ROWS = 20_000
 # The documents of an app's own detectors, by name.
@@ -86,9 +95,10 @@ class Anomalies:
         until = now if asked.until is None else asked.until
         if since > until:
             raise InvalidInput("since must be before until and not in the future")
+        read, complete = await read_anomalies(self.store, self.directory, since, until)
         found = [
             each
-            for each in await read_anomalies(self.store, self.directory, since, until)
+            for each in read
             if (each.tenant, each.scope) in ((self.tenant, scope), ("", ""))
             and self.allows(scope, each.queue or "*")
             and asked.matches(each)
@@ -98,33 +108,36 @@ class Anomalies:
             found[: asked.limit],
             dict(Counter(each.kind for each in found).most_common()),
             dict(Counter(each.severity for each in found).most_common()),
+            complete,
         )
 
 
 async def read_anomalies(
     store: Store, directory: QueueCache, since: Moment, until: Moment
-) -> list[Anomaly]:
-    """Reads the anomalies of all tenants that happened in the range."""
+) -> tuple[list[Anomaly], bool]:
+    """Reads the anomalies of all tenants that happened in the range.
+
+    Returns false if there are more than it reads. Then the oldest hours are missing.
+    """
     await directory.refresh()
     now = await store.now()
-    last = get_hour(until) + HOUR_S
-    rows = await read_rows(store, ANOMALY, f"{get_hour(since):012d}", f"{last:012d}", MAX_ROWS)
-    return [
+    first, last = get_hour(since), get_hour(until) + HOUR_S
+    rows, complete = await read_newest_rows(store, ANOMALY, first, last, MAX_ROWS)
+    found = [
         make_anomaly(row, directory.by_id.get(row.queue_id), now)
-        for _, row in rows
+        for row in rows
         if is_reported(row) and since <= row.last_at and row.first_at <= until
     ]
+    return found, complete
 
 
 async def read_open(store: Store, directory: QueueCache) -> list[Anomaly]:
     """Returns the anomalies that are open now; one that goes on into a new hour counts once."""
     now = await store.now()
     since = now - RESOLVE_AFTER_S * MICROS_PER_SECOND
-    found = {
-        each.subject: each
-        for each in await read_anomalies(store, directory, since, now)
-        if each.state == "open"
-    }
+    read, _ = await read_anomalies(store, directory, since, now)
+    # Of an anomaly in two hours, the row of the newer one.
+    found = {each.subject: each for each in reversed(read) if each.state == "open"}
     return list(found.values())
 
 
@@ -152,7 +165,7 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
     )
 
 
-async def record_anomalies(store: Store, rows: Iterable[AnomalyRow]) -> None:
+async def record_anomalies(store: Store, directory: QueueCache, rows: Iterable[AnomalyRow]) -> None:
     """Adds cases that a process noticed. Other processes may add to the same rows.
 
     Raises Busy if they do so again and again; then nothing is added.
@@ -161,30 +174,63 @@ async def record_anomalies(store: Store, rows: Iterable[AnomalyRow]) -> None:
     if not left:
         return
     for _ in range(DOCUMENT_SAVE_ATTEMPTS):
-        guards = await add_stored(store, left)
+        guards = await add_stored(store, directory, left)
         if await store.advance(Change(guards=tuple(guards))) is not None:
             return
     kinds = ", ".join(sorted({row.kind for row in left}))
     raise Busy(f"other processes are recording anomalies; not recorded: {kinds}")
 
 
-async def add_stored(store: Store, rows: Iterable[AnomalyRow]) -> list[Document]:
+async def add_stored(
+    store: Store, directory: QueueCache, rows: Iterable[AnomalyRow]
+) -> list[Document]:
     """Adds cases to the stored rows. Returns documents to save by their versions."""
-    totals: dict[str, AnomalyRow] = {}
-    for row in rows:
-        if (name := name_anomaly(row)) in totals:
-            add_anomaly(totals[name], row)
+    stored = StoredRows(store)
+    for row in map(copy, rows):
+        # A row without these is the only one of its kind and queue.
+        if row.type or row.consumer:
+            queue = directory.by_id.get(row.queue_id)
+            scope = "" if queue is None else name_scope(queue)
+            known = await stored.find(ANOMALY, name_anomaly(row))
+            if known is None and not await stored.use(row, scope):
+                row.type = row.consumer = OTHER
+        name = name_anomaly(row)
+        total = await stored.find(ANOMALY, name)
+        if total is None:
+            stored.rows[ANOMALY, name] = row
         else:
-            totals[name] = copy(row)
-    guards = []
-    for name, row in totals.items():
-        found = await store.document(ANOMALY, name)
-        total, version = row, 0
-        if found is not None:
-            total, version = decode_anomaly(found.body), found.version or 0
             add_anomaly(total, row)
-        guards.append(make_row_document(ANOMALY, name, total, version))
-    return guards
+    return stored.make_documents()
+
+
+class StoredRows:
+    """Rows that one change adds to, as they were read, by the kind and name of their document."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.rows: dict[tuple[str, str], Any] = {}
+        self.versions: dict[tuple[str, str], int] = {}
+
+    async def find(self, kind: str, name: str) -> Any:
+        key = (kind, name)
+        if key not in self.versions:
+            found = await self.store.document(kind, name)
+            self.versions[key] = 0 if found is None else found.version or 0
+            if found is not None:
+                self.rows[key] = decode_row(found)
+        return self.rows.get(key)
+
+    async def use(self, row: AnomalyRow, scope: str) -> bool:
+        """Counts one more row of its kind and scope. Returns False beyond the limit."""
+        name = name_count(row.hour, scope)
+        counts: dict[str, int] = await self.find(RECORDED, name) or {}
+        used = counts.get(row.kind, 0)
+        if used <= MAX_ANOMALIES_PER_KIND:
+            self.rows[RECORDED, name] = counts | {row.kind: used + 1}
+        return used < MAX_ANOMALIES_PER_KIND
+
+    def make_documents(self) -> list[Document]:
+        return [make_row_document(*key, row, self.versions[key]) for key, row in self.rows.items()]
 
 
 async def refuse_unknown(store: Store, kinds: Iterable[str]) -> None:

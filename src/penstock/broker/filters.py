@@ -93,7 +93,9 @@ class FilterCompleter:
 
     def find_scopes(self, typed: str) -> set[str]:
         found: set[str] = set()
-        for queue in islice(self.admin.directory.by_id.values(), MAX_QUEUES_CHECKED):
+        queues = self.admin.directory.by_id.values()
+        own = (queue for queue in queues if queue.scope.tenant == self.admin.tenant)
+        for queue in islice(own, MAX_QUEUES_CHECKED):
             name = queue.scope.name
             if name not in found and name.startswith(typed) and self.allows(queue):
                 found.add(name)

@@ -9,9 +9,9 @@ from penstock.broker.search_sources import (
     STATE_OF,
     DeadLetterMerge,
     drop_queue,
-    find_merge,
     list_sources,
     make_brief_record,
+    make_merge,
     split_heads,
 )
 from penstock.errors import InvalidInput
@@ -37,7 +37,8 @@ MAX_BYTES = 64_000_000
 # People wait for a page. The next one goes on where it ended.
 MAX_WORK_S = 0.2
 PAGE_SIZE = 500
-MIN_BATCH = 50
+# Messages that are read at once.
+MIN_READ, MAX_READ = 50, 200
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
 PLACED_FIELDS = ("state", *HEAD_FIELDS)
 # The subset of HEAD_FIELDS that differs from message to message.
@@ -121,14 +122,15 @@ class Search:
         self.limit = limit
         self.brief = brief
         self.bounds = find_bounds(node)
+        self.ids = tuple(id for id in self.bounds.ids or () if 0 < id < 2**63)
         self.looks_at_heads = any(term.field in OWN_FIELDS for term in list_fields(node))
         self.verdicts: dict[tuple[Source, int, str], Verdict] = {}
         self.records: list[Record] = []
         # Where each of them was found.
         self.places: list[tuple[Source, Position]] = []
         # Most pages are full at once, and one that is not reads more and more at a time.
-        self.page = min(PAGE_SIZE, max(MIN_BATCH, limit))
-        # What is read now, and how its queues are merged.
+        self.page = min(PAGE_SIZE, max(MIN_READ, limit))
+        # The source that is being read, and how its queues are merged.
         self.source: Source | None = None
         self.merge: DeadLetterMerge | None = None
         self.scanned = 0
@@ -137,9 +139,7 @@ class Search:
         self.stop_at = time.monotonic() + MAX_WORK_S
 
     async def run(self, now: Moment, cursor: SearchCursor | None) -> SearchResult:
-        if self.bounds.ids is not None:
-            return await self.find_ids(self.bounds.ids, now, cursor)
-        sources = list_sources(self.node, self.bounds.correlation)
+        sources = list_sources(self.node, self.bounds)
         if cursor is not None and cursor.source not in sources:
             raise InvalidInput("the cursor belongs to a search with another filter")
         if cursor is None and sources:
@@ -162,21 +162,6 @@ class Search:
     def make_result(self, cursor: str | None) -> SearchResult:
         return SearchResult(self.records, self.scanned_to, cursor, self.scanned)
 
-    async def find_ids(
-        self, ids: Sequence[int], now: Moment, cursor: SearchCursor | None
-    ) -> SearchResult:
-        """Reads the messages that the filter names, newest first."""
-        below = 2**63 if cursor is None else cursor.after.id
-        left = [id for id in sorted(ids, reverse=True) if 0 < id < below]
-        batch = left[: self.limit]
-        self.scanned = len(batch)
-        self.records = [each for each in await self.store.get_many(batch) if self.is_match(each)]
-        self.places = [(Source.MESSAGES, Position(id=each.message.id)) for each in self.records]
-        if len(left) == len(batch):
-            return self.make_result(None)
-        after = SearchCursor(now, Source.MESSAGES, Position(id=batch[-1]))
-        return self.make_result(after.encode())
-
     async def read_page(
         self, cursor: SearchCursor, sources: Sequence[Source]
     ) -> SearchCursor | None:
@@ -184,7 +169,7 @@ class Search:
         source, limit = cursor.source, min(self.page, MAX_SCANNED - self.scanned)
         self.page = min(PAGE_SIZE, 2 * self.page)
         page = await self.scan(source, cursor.after, limit)
-        for batch in split_heads(page.heads, max(MIN_BATCH, self.limit - len(self.records))):
+        for batch in split_heads(page.heads, self.count_wanted()):
             last = await self.keep_matching(source, batch)
             if last is not None or self.is_over():
                 return SearchCursor(cursor.now, source, self.locate(last or batch[-1]))
@@ -193,15 +178,25 @@ class Search:
         rest = sources[sources.index(source) + 1 :]
         return SearchCursor(cursor.now, rest[0]) if rest else None
 
+    def count_wanted(self) -> int:
+        return min(MAX_READ, max(MIN_READ, self.limit - len(self.records)))
+
     async def scan(self, source: Source, after: Position, limit: int) -> ScanPage:
         if source is not self.source:
             self.source = source
             is_dead = source is Source.DEAD
-            self.merge = await find_merge(self.store, [*self.queues], after) if is_dead else None
+            self.merge = make_merge(self.store, [*self.queues], after) if is_dead else None
         if self.merge is not None:
-            return await self.merge.read(limit)
+            return await self.merge.read(limit, self.stop_at)
         return await self.store.scan(
-            Scan(source, tuple(self.queues), after, self.bounds.correlation, limit)
+            Scan(
+                source=source,
+                queue_ids=tuple(self.queues),
+                after=after,
+                correlation_id=self.bounds.correlation,
+                ids=self.ids,
+                limit=limit,
+            )
         )
 
     def locate(self, head: ScanHead) -> Position:
@@ -231,7 +226,7 @@ class Search:
         if self.brief and source.by_queue and all(verdicts[id] for id in wanted):
             return [make_brief_record(head, STATE_OF[source]) for head in wanted.values()]
         self.bytes += sum(head.size for head in wanted.values())
-        return await self.store.get_many(list(wanted))
+        return await self.store.get_many(list(wanted)) if wanted else []
 
     def judge_head(self, source: Source, head: ScanHead) -> Verdict:
         """Decides once for each queue and type, unless the filter looks at the message itself."""
@@ -275,7 +270,7 @@ class Search:
     async def find_start(self, source: Source) -> Position:
         """Finds, by halving, a message below which all that were created early enough are."""
         until = self.bounds.created_until + CLOCK_SLACK_MICROS
-        if source.by_queue or self.bounds.created_until == NEVER:
+        if source.by_queue or source is Source.IDS or self.bounds.created_until == NEVER:
             return Position()
         newest = await self.find_below(0)
         if newest is None or newest.created_at <= until:

@@ -230,8 +230,12 @@ class Anomaly(Struct, frozen=True, kw_only=True):
 
 
 class AnomalyReport(Struct, frozen=True):
-    """The newest anomalies first. The counts are of all that were selected."""
+    """The newest anomalies first. The counts are of all that were selected.
+
+    `complete` is false if the range has more anomalies than are read: the oldest are missing.
+    """
 
     anomalies: list[Anomaly]
     by_kind: dict[str, int]
     by_severity: dict[str, int]
+    complete: bool = True

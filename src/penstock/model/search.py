@@ -12,9 +12,10 @@ class Source(StrEnum):
 
     READY, SCHEDULED and DEAD are read queue by queue: in claim order, newest first, and last dead
     first. The others hold messages of all queues, newest first. UNSUCCESSFUL holds those that ended
-    without being completed.
+    without being completed, and IDS those that a scan names.
     """
 
+    IDS = "ids"
     MESSAGES = "messages"
     CORRELATED = "correlated"
     CLAIMED = "claimed"
@@ -49,6 +50,7 @@ class Scan(Struct, frozen=True):
     queue_ids: tuple[int, ...] = ()
     after: Position = Position()
     correlation_id: str | None = None
+    ids: tuple[int, ...] = ()
     limit: int = 500
 
 

@@ -37,6 +37,8 @@ class QueueRules(Struct, frozen=True):
     max_attempts: int | None = None
     counts_deliveries: bool = False
     lease: float | None = None
+    # The tenant and name of its scope.
+    scope: str = ""
 
     def allows(self, kind: str) -> bool:
         return self.settings.allows(kind)
@@ -53,7 +55,12 @@ def make_queue_rules(queue: Queue | None) -> QueueRules:
         queue.settings.max_attempts,
         queue.settings.retry.count == "deliveries",
         queue.settings.lease,
+        name_scope(queue),
     )
+
+
+def name_scope(queue: Queue) -> str:
+    return f"{queue.scope.tenant}/{queue.scope.name}"
 
 
 class AnomalyMatch(Struct, frozen=True):

@@ -12,6 +12,7 @@ from penstock.model.store_types import AgentRun, Diagnosis, WorkerInfo
 from penstock.model.waiting import StoredHold
 from penstock.rules.anomalies import get_patience
 from penstock.rules.items import find_successor
+from penstock.rules.lifecycle import CODE_CHANGED
 
 # Agents that make messages runnable look every second; more than this is a stall.
 AGENTS_LATE_S = 10
@@ -135,7 +136,9 @@ def explain_claimed(situation: ExplainSnapshot) -> Iterator[Cause]:
         "percent": record.percent,
         "note": record.note,
     }
-    if (record.lease_until or 0) < situation.now:
+    left = ((record.lease_until or 0) - situation.now) / MICROS_PER_SECOND
+    lease = f"its lease ends in {format_seconds(left)} unless it is extended"
+    if left < 0:
         yield Cause(
             CauseCode.LEASE_EXPIRED,
             f"the lease of {record.consumer} has expired, and no agent has reclaimed it yet",
@@ -145,13 +148,15 @@ def explain_claimed(situation: ExplainSnapshot) -> Iterator[Cause]:
     elif record.begun_at is None and situation.now - (record.claimed_at or 0) > MICROS_PER_SECOND:
         yield Cause(
             CauseCode.FETCHED,
-            f"{record.consumer} has claimed it, but has not started it yet",
+            f"{record.consumer} has claimed it, but has not started it yet; {lease}",
             "wait; the worker runs it when a slot is free, or returns it",
             held,
         )
     else:
         done = f", {record.percent:g} % done" if record.percent is not None else ""
-        yield Cause(CauseCode.RUNNING, f"{record.consumer} runs it{done}", "wait", held)
+        note = f" ({first_line(record.note)})" if record.note else ""
+        text = f"{record.consumer} runs it{done}{note}; {lease}"
+        yield Cause(CauseCode.RUNNING, text, "wait", held)
 
 
 def explain_switches(queue: Queue) -> Iterator[Cause]:
@@ -198,13 +203,7 @@ def explain_scheduled(situation: ExplainSnapshot) -> Iterator[Cause]:
     wait = f"in {format_seconds((record.due_at - now) / MICROS_PER_SECOND)}"
     last = record.timeline[-1] if record.timeline else None
     if last is not None and last.verb is Verb.PARK:
-        yield Cause(
-            CauseCode.PARKED,
-            f"no worker that claimed it knows the type {record.message.type!r}; offered again"
-            f" {wait}",
-            "start a worker that has this task",
-            evidence | {"reason": record.reason},
-        )
+        yield explain_park(record, wait, evidence | {"reason": record.reason})
     elif last is not None and last.verb is not Verb.REDRIVE:
         error = f" after: {first_line(record.error)}" if record.error else ""
         yield Cause(
@@ -215,6 +214,23 @@ def explain_scheduled(situation: ExplainSnapshot) -> Iterator[Cause]:
         )
     else:
         yield Cause(CauseCode.SCHEDULED, f"it is scheduled to run {wait}", "wait", evidence)
+
+
+def explain_park(record: Record, wait: str, evidence: Evidence) -> Cause:
+    if record.reason == CODE_CHANGED:
+        return Cause(
+            CauseCode.PARKED,
+            f"its stored steps do not fit the code of the task {record.message.type!r} any more;"
+            f" offered again {wait}",
+            "start a worker with the code that it began with, or undo the change of the steps",
+            evidence,
+        )
+    return Cause(
+        CauseCode.PARKED,
+        f"no worker that claimed it knows the type {record.message.type!r}; offered again {wait}",
+        "start a worker that has this task",
+        evidence,
+    )
 
 
 def explain_hold(situation: ExplainSnapshot, hold: StoredHold) -> Cause:

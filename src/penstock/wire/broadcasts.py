@@ -12,10 +12,7 @@ from penstock.model.structs import copy_fields
 from penstock.rules.validation import clip
 from penstock.wire.fields import Time, to_datetime, to_moment, to_optional_datetime
 
-Filter = Annotated[
-    str,
-    Meta(max_length=2_000, description="Filter of the messages it receives. Empty matches all."),
-]
+Filter = Annotated[str, Meta(description="Filter of the messages it receives. Empty matches all.")]
 Start = Annotated[
     str, Meta(max_length=40, description="`now`, `earliest`, or a time with its zone.")
 ]

@@ -36,7 +36,7 @@ class NewBulk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     `priority` that of `reprioritise`. `rate` is in messages per second. A dry run only counts."""
 
     verb: BulkVerb
-    filter: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
+    filter: Annotated[str, Meta(min_length=1)] | None = None
     ids: Annotated[list[Id], Meta(min_length=1, max_length=10_000)] | None = None
     queue: Name | None = None
     to_scope: Name | None = None

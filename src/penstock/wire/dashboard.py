@@ -191,7 +191,7 @@ class FailureGroups(Struct, frozen=True):
 
 
 class NewView(Struct, frozen=True, forbid_unknown_fields=True):
-    filter: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    filter: Annotated[str, Meta(min_length=1)]
 
 
 class SavedViewView(Struct, frozen=True):

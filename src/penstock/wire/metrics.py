@@ -98,11 +98,13 @@ class AnomalyView(Struct, frozen=True, kw_only=True):
 
 
 class AnomaliesView(Struct, frozen=True, kw_only=True):
-    """The newest first. The counts cover all selected anomalies."""
+    """The newest first. The counts cover all selected anomalies. `complete` is false if the range
+    has more than are read: then the oldest are missing."""
 
     anomalies: list[AnomalyView]
     by_kind: dict[str, int]
     by_severity: dict[str, int]
+    complete: bool = True
 
 
 class NewAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -215,6 +217,7 @@ def make_anomalies_view(report: AnomalyReport) -> AnomaliesView:
         anomalies=[make_anomaly_view(each) for each in report.anomalies],
         by_kind=report.by_kind,
         by_severity=report.by_severity,
+        complete=report.complete,
     )
 
 

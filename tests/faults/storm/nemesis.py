@@ -36,19 +36,28 @@ class Nemesis:
             for strike in strikes:
                 await asyncio.sleep(start + strike.at - loop.time())
                 deeds.create_task(self.strike(strike))
-        async with asyncio.timeout(MAX_EXTRA_S):
-            await self.repeat_missing(strikes)
+        try:
+            async with asyncio.timeout(MAX_EXTRA_S):
+                await self.repeat_missing(strikes)
+        except TimeoutError:
+            kinds = ", ".join(sorted(self.find_missing()))
+            raise AssertionError(
+                f"faults that did not happen in {MAX_EXTRA_S} s: {kinds}"
+            ) from None
 
     async def strike(self, strike: Strike) -> None:
         await self.deeds.get(strike.kind, self.hold)(strike)
 
     async def repeat_missing(self, strikes: list[Strike]) -> None:
         """Repeats the faults that the checker expects until each has happened."""
-        while missing := set(self.ground.weather.plan.faults) - self.recorder.kinds:
+        while missing := self.find_missing():
             for strike in strikes:
                 if strike.kind in missing:
                     await self.strike(strike)
             await asyncio.sleep(RETRY_INTERVAL_S)
+
+    def find_missing(self) -> set[str]:
+        return set(self.ground.weather.plan.faults) - self.recorder.kinds
 
     async def kill(self, strike: Strike) -> None:
         """Whoever tends the fleet starts another."""

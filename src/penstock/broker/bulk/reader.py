@@ -8,12 +8,19 @@ from msgspec.structs import replace
 
 from penstock.broker.credentials import Credentials
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.search import Search, SearchCursor, decode_cursor, select_queues
+from penstock.broker.search import (
+    MAX_READ,
+    MIN_READ,
+    Search,
+    SearchCursor,
+    decode_cursor,
+    select_queues,
+)
 from penstock.errors import Forbidden, NotFound
 from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
 from penstock.model.message import Record
 from penstock.model.queue import Queue, QueueState
-from penstock.model.search import Position, Source
+from penstock.model.search import Position, Scan, Source
 from penstock.rules import drafts
 from penstock.rules.access import EVERYTHING, Access, Right
 from penstock.rules.bulk import MAX_BATCH
@@ -165,20 +172,39 @@ class BulkReader:
         name = make_name(action.tenant, action.id)
         found = await self.store.document(IDS, name)
         ids = () if found is None else decode_ids(found.body)
-        batch = ids[action.position : action.position + limit]
+        end = action.position + min(limit, MAX_READ)
+        batch = await self.cut_batch(ids[action.position : end])
         records = await self.store.get_many(batch)
         seen = [record for record in records if record.message.queue_id in scope.queues]
-        room = count_fitting(action, seen)
-        if room < len(seen):
-            batch = batch[: batch.index(seen[room - 1].message.id) + 1]
         known = {record.message.id for record in seen}
         position = action.position + len(batch)
         return BulkPage(
-            seen[:room],
+            seen,
             position=position,
             over=position >= len(ids),
             missing=tuple(id for id in batch if id not in known),
         )
+
+    async def cut_batch(self, ids: Sequence[int]) -> Sequence[int]:
+        """Keeps the first ids, as many as can be read at once by the size of their bodies."""
+        room = MAX_BATCH_BYTES
+        for start in range(0, len(ids), MIN_READ):
+            part = ids[start : start + MIN_READ]
+            sizes = await self.read_sizes(part)
+            for number, id in enumerate(part, start):
+                room -= sizes.get(id, 0)
+                if number and room < 0:
+                    return ids[:number]
+        return ids
+
+    async def read_sizes(self, ids: Sequence[int]) -> dict[int, int]:
+        sizes: dict[int, int] = {}
+        after: Position | None = Position()
+        while after is not None:
+            page = await self.store.scan(Scan(Source.IDS, after=after, ids=tuple(ids)))
+            sizes |= {head.id: head.size for head in page.heads}
+            after = page.next
+        return sizes
 
     def make_search(
         self, action: BulkAction, scope: BulkScope, filter: str, limit: int

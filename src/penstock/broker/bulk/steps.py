@@ -251,10 +251,7 @@ def is_stable(action: BulkAction) -> bool:
     if action.request.filter is None:
         return True
     node = parse_filter(action.request.filter, action.as_of.now)
-    bounds = find_bounds(node)
-    if bounds.ids is not None:
-        return True
-    sources = list_sources(node, bounds.correlation)
+    sources = list_sources(node, find_bounds(node))
     return not any(source.by_queue or source is Source.CLAIMED for source in sources)
 
 

@@ -9,6 +9,7 @@ from penstock.broker.metrics.rows import (
     BACKLOG_MINUTES,
     CLAIM_SECONDS,
     CONSUMER_HOUR,
+    MAX_ANOMALIES_PER_KIND,
     QUEUE_HOUR,
     QUEUE_MINUTES,
     STATE_KIND,
@@ -47,7 +48,6 @@ from penstock.store import Store
 
 MAX_TYPES_PER_QUEUE = 20
 MAX_SERIES, MAX_CONSUMERS = 5_000, 5_000
-MAX_ANOMALIES_PER_KIND = 200
 # Minutes of queues with a histogram of waits, in one hour.
 MAX_WAIT_MINUTES = 60_000
 # A minute that is older than this changes rarely or never.
@@ -120,8 +120,9 @@ class MetricsAccumulator:
             minutes = await self.find(QUEUE_MINUTES, name) or {}
             add_minutes(minutes, deltas.minutes[queue_id, hour, type_])
             self.put(QUEUE_MINUTES, name, minutes)
-            judged = find_in_hour((queue_id, hour, counted), total, rules_of(queue_id), at)
-            await self.replace_anomalies(judged)
+            rules = rules_of(queue_id)
+            judged = find_in_hour((queue_id, hour, counted), total, rules, at)
+            await self.replace_anomalies(judged, rules)
         await self.add_backlog(deltas)
         await self.add_waits(deltas)
         for key, worked in deltas.consumers.items():
@@ -212,9 +213,8 @@ class MetricsAccumulator:
         self.put(CONSUMER_HOUR, name, total)
         seen = self.state.totals.setdefault(queue_id, QueueTotals())
         seen.worked_at = max(seen.worked_at, worked.last_at)
-        await self.replace_anomalies(
-            find_stuck((hour, queue_id, consumer), total, rules_of(queue_id))
-        )
+        rules = rules_of(queue_id)
+        await self.replace_anomalies(find_stuck((hour, queue_id, consumer), total, rules), rules)
 
     async def add_claims(
         self, key: tuple[int, int, str], seconds: Seconds, rules: QueueRules
@@ -223,31 +223,40 @@ class MetricsAccumulator:
         total = await self.find(CLAIM_SECONDS, name) or {}
         add_seconds(total, seconds)
         self.put(CLAIM_SECONDS, name, total)
-        await self.replace_anomalies(find_burst(key, total, rules))
+        await self.replace_anomalies(find_burst(key, total, rules), rules)
 
-    async def add_anomalies(self, found: Iterable[AnomalyRow]) -> None:
+    async def add_anomalies(self, found: Iterable[AnomalyRow], rules_of: RulesOf) -> None:
         for row in found:
             known = await self.find(ANOMALY, name_anomaly(row))
             if known is not None:
                 add_anomaly(known, row)
                 self.put(ANOMALY, name_anomaly(row), known)
-            elif self.use(f"{row.kind} anomalies", row.hour, MAX_ANOMALIES_PER_KIND):
+            elif self.has_room(row, rules_of(row.queue_id)):
                 self.put(ANOMALY, name_anomaly(row), row)
             else:
                 await self.add_to_rest(row)
 
-    async def add_to_rest(self, row: AnomalyRow) -> None:
-        """Counts a case beyond the limit under `other`."""
+    def has_room(self, row: AnomalyRow, rules: QueueRules) -> bool:
+        limit = f"{row.kind} anomalies of scope {rules.scope}"
+        return self.use(limit, row.hour, MAX_ANOMALIES_PER_KIND)
+
+    async def add_to_rest(self, row: AnomalyRow) -> AnomalyRow:
+        """Adds a case beyond the limit to the row `other` of its queue, and returns that row."""
         key: AnomalyKey = (row.hour, row.kind, row.queue_id, OTHER, OTHER)
-        rest = await self.find(ANOMALY, name_anomaly(make_row(key, None, None, 0)))
+        rest: AnomalyRow | None = await self.find(
+            ANOMALY, name_anomaly(make_row(key, None, None, 0))
+        )
         if rest is None:
+            rest = row
             row.type = row.consumer = OTHER
-            self.put(ANOMALY, name_anomaly(row), row)
         else:
             add_anomaly(rest, row)
-            self.put(ANOMALY, name_anomaly(rest), rest)
+        self.put(ANOMALY, name_anomaly(rest), rest)
+        return rest
 
-    async def replace_anomalies(self, found: dict[AnomalyKey, AnomalyRow | None]) -> None:
+    async def replace_anomalies(
+        self, found: dict[AnomalyKey, AnomalyRow | None], rules: QueueRules
+    ) -> None:
         """Saves anomalies that were judged again from the whole hour. None removes one."""
         for key, row in found.items():
             name = name_anomaly(make_row(key, None, None, 0) if row is None else row)
@@ -259,8 +268,13 @@ class MetricsAccumulator:
                 row.first_at = min(row.first_at, known.first_at)
                 row.last_at = max(row.last_at, known.last_at)
                 self.put(ANOMALY, name, row)
-            elif self.use(f"{row.kind} anomalies", row.hour, MAX_ANOMALIES_PER_KIND):
+            elif self.has_room(row, rules):
                 self.put(ANOMALY, name, row)
+            else:
+                # It is judged again with the next case, so cases of an hour are not added up.
+                count = row.count
+                rest = await self.add_to_rest(row)
+                rest.count = max(rest.count - count, count)
 
     # Writing.
 

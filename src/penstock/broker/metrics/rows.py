@@ -21,6 +21,8 @@ QUEUE_HOUR, QUEUE_MINUTES = "queue_hour", "queue_minutes"
 BACKLOG_HOUR, BACKLOG_MINUTES = "backlog_hour", "backlog_minutes"
 CONSUMER_HOUR, CLAIM_SECONDS = "consumer_hour", "claim_seconds"
 WAIT_MINUTE, ANOMALY = "wait_minute", "anomaly_hour"
+# How many anomalies of each kind were recorded in a scope, beside the historian.
+RECORDED = "anomaly_count"
 STATE_KIND, STATE_NAME = "historian", "state"
 TYPES: dict[str, Any] = {
     QUEUE_HOUR: QueueHour,
@@ -31,7 +33,9 @@ TYPES: dict[str, Any] = {
     CLAIM_SECONDS: Minutes,
     WAIT_MINUTE: dict[int, int],
     ANOMALY: AnomalyRow,
+    RECORDED: dict[str, int],
 }
+MAX_ANOMALIES_PER_KIND = 200
 DAY_S = 86_400
 # How long rows are kept after their hour, in seconds.
 KEPT_S = {
@@ -43,8 +47,11 @@ KEPT_S = {
     CLAIM_SECONDS: 3_600,
     WAIT_MINUTE: 3_600,
     ANOMALY: 90 * DAY_S,
+    RECORDED: DAY_S,
 }
 PAGE_SIZE = 500
+# Hours of scopes whose recorded anomalies `penstock doctor` looks at.
+MAX_COUNTS_CHECKED = 10_000
 encode = msgspec.json.Encoder().encode
 DECODERS = {kind: msgspec.json.Decoder(each) for kind, each in TYPES.items()}
 
@@ -93,6 +100,10 @@ def name_anomaly(row: AnomalyRow) -> str:
     return f"{row.hour:012d}/{row.id}"
 
 
+def name_count(hour: int, scope: str) -> str:
+    return f"{hour:012d}/{scope}"
+
+
 def find_hour(kind: str, name: str) -> int:
     parts = name.split("/", 2)
     return int(parts[1] if kind in BY_QUEUE else parts[0])
@@ -123,8 +134,17 @@ async def read_state(store: Store) -> tuple[HistorianState, int]:
 async def check_limits(store: Store) -> Check:
     """Names the limits of metrics that were exceeded in the last day."""
     state, _ = await read_state(store)
-    if state.limited:
-        names = ", ".join(sorted(state.limited))
+    limited = {*state.limited}
+    first = f"{await store.now() // 1_000_000 - DAY_S:012d}"
+    for name, counts in await read_rows(store, RECORDED, first, "~", MAX_COUNTS_CHECKED):
+        scope = name.partition("/")[2]
+        limited |= {
+            f"{kind} anomalies of scope {scope}"
+            for kind, count in counts.items()
+            if count > MAX_ANOMALIES_PER_KIND
+        }
+    if limited:
+        names = ", ".join(sorted(limited))
         return Check("metrics", f"more than the limit of {names}; the rest is counted as other",
                      False)  # fmt: skip
     return Check("metrics", "no limit is exceeded")
@@ -146,3 +166,29 @@ async def read_rows(
             break
         after = page[-1].name
     return found
+
+
+async def read_newest_rows(
+    store: Store, kind: str, since: int, until: int, limit: int
+) -> tuple[list[Any], bool]:
+    """Reads the rows of hours from `since` to before `until`, the newest hours first.
+
+    Their names begin with the hour. Returns false if there are more rows than the limit: then some
+    of the oldest hour that was reached, and all of the hours before it, are missing.
+    """
+    found: list[Any] = []
+    last, span = until, HOUR_S
+    while last > since:
+        first = max(since, last - span)
+        room = limit - len(found)
+        rows = await read_rows(store, kind, f"{first:012d}", f"{last:012d}", room + 1)
+        if len(rows) > room and span > HOUR_S:
+            span = HOUR_S
+            continue
+        found += [row for _, row in rows[:room]]
+        if len(rows) > room:
+            return found, False
+        last = first
+        # Hours in which little happened are read together.
+        span = 2 * span if len(rows) < PAGE_SIZE else HOUR_S
+    return found, True

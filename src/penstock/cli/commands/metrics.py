@@ -227,6 +227,7 @@ def anomalies(
         print_json({
             "anomalies": [describe_anomaly(each) for each in report.anomalies],
             "by_kind": report.by_kind, "by_severity": report.by_severity,
+            "complete": report.complete,
         })  # fmt: skip
         return
     rows = [
@@ -240,6 +241,8 @@ def anomalies(
     if counted:
         total = sum(report.by_severity.values())
         print(f"{total} {'anomaly' if total == 1 else 'anomalies'}: {counted}")
+    if not report.complete:
+        print("the range has more than are read: the oldest are missing; give --until")
 
 
 def describe_anomaly(anomaly: Anomaly) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from weakref import WeakValueDictionary
 
 from penstock.http.auth.principal import Principal
 from penstock.wire.dashboard import FailureCauses
@@ -40,21 +41,24 @@ class EncodedAnswers:
 class CauseCache:
     """Keeps the causes of failure for a time: every page asks for them, and they are costly."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        # Until when they hold, and the causes.
         self.causes: dict[Hashable, tuple[float, FailureCauses]] = {}
-        self.reading = asyncio.Lock()
+        # Callers with equal rights wait for one reading. A lock lives as long as it is used.
+        self.reading: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     async def get(
         self, key: Hashable, read: Callable[[], Awaitable[FailureCauses]]
     ) -> FailureCauses:
-        async with self.reading:
+        lock = self.reading.setdefault(key, asyncio.Lock())
+        async with lock:
             known = self.causes.pop(key, None)
-            if known is None or time.monotonic() >= known[0]:
-                began = time.monotonic()
+            if known is None or self.clock() >= known[0]:
+                began = self.clock()
                 found = await read()
-                took = time.monotonic() - began
-                fresh_s = max(CAUSES_FRESH_S, CAUSES_COST_FACTOR * took)
-                known = (began + fresh_s, found)
+                took = self.clock() - began
+                known = (began + max(CAUSES_FRESH_S, CAUSES_COST_FACTOR * took), found)
             while len(self.causes) >= MAX_ANSWERS:
                 del self.causes[next(iter(self.causes))]
             self.causes[key] = known

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from penstock.broker.messages import Admin
+from penstock.broker.search_sources import MAX_MERGED_QUEUES
 from penstock.http.context import RequestContext
 from penstock.http.dashboard.answers import describe_rights
 from penstock.http.operations import OperationTable
@@ -16,8 +18,9 @@ from penstock.wire.dashboard import FailureCauses, FailureGroups, make_group_vie
 from penstock.wire.fields import Id, Name, to_datetime
 
 failures = OperationTable("dashboard", scoped=False)
-FAILURES_PAGE = 500
-MAX_FAILURES = 5_000
+FAILURES_PAGE_SIZE = 200
+# Dead letters and failed messages, each.
+MAX_FAILURES = 2_500
 MAX_FAILURES_S = 1.0
 # They are read seldom, in the background of a page.
 MAX_CAUSES_S = 3.0
@@ -25,9 +28,8 @@ CAUSES_SPAN: Moment = 24 * 3_600 * MICROS_PER_SECOND
 
 
 class FailuresPage(Struct):
-    """Messages that failed since a moment. `complete` is false if there are more."""
+    """Messages that failed since a moment. `complete` is false if there may be more."""
 
-    since: Moment
     records: list[Record] = []
     scanned: int = 0
     complete: bool = False
@@ -45,7 +47,7 @@ async def list_failures(
     that message."""
     now = await call.service.store.now()
     since = now - int(hours * 3_600 * MICROS_PER_SECOND)
-    page = await read_failures(call, queue, since, MAX_FAILURES_S)
+    page = await read_failures(call.admin, call.scope, queue, since, MAX_FAILURES_S)
     found = [await make_failure(call, record) for record in page.records]
     if like is not None:
         sample = await make_failure(call, await call.admin.get(like, scope=call.scope))
@@ -61,21 +63,40 @@ async def list_failures(
 
 
 async def read_failures(
-    call: RequestContext, queue: str | None, since: Moment, seconds: float
+    admin: Admin, scope: str, queue: str | None, since: Moment, seconds: float
 ) -> FailuresPage:
     """Reads the newest dead letters and failed messages for so long at most."""
-    where = "" if queue is None else f" queue:{queue}"
-    read = FailuresPage(since)
-    cursor, stop_at = None, time.monotonic() + seconds
+    began, where = time.monotonic(), "" if queue is None else f" queue:{queue}"
+    # Dead letters of more queues are not listed the last dead first.
+    ordered = queue is not None or (len(await admin.queues(scope=scope)) <= MAX_MERGED_QUEUES)
+    half = began + seconds / 2
+    dead = await read_matching(
+        admin, scope, f"state:dead{where}", since, half, is_newest_first=ordered
+    )
+    failed = await read_matching(admin, scope, f"state:failed{where}", since, began + seconds)
+    return FailuresPage(
+        dead.records + failed.records,
+        dead.scanned + failed.scanned,
+        dead.complete and failed.complete,
+    )
+
+
+async def read_matching(
+    admin: Admin,
+    scope: str,
+    filter: str,
+    since: Moment,
+    stop_at: float,
+    *,
+    is_newest_first: bool = False,
+) -> FailuresPage:
+    read, cursor = FailuresPage(), None
     while not read.complete and read.scanned < MAX_FAILURES and time.monotonic() < stop_at:
-        page = await call.admin.search(
-            f"(state:dead OR state:failed){where}",
-            cursor=cursor,
-            limit=FAILURES_PAGE,
-            scope=call.scope,
-        )
-        read.records += [record for record in page.records if find_failed_at(record) >= since]
-        cursor, read.complete = page.cursor, page.cursor is None
+        page = await admin.search(filter, cursor=cursor, limit=FAILURES_PAGE_SIZE, scope=scope)
+        recent = [record for record in page.records if find_failed_at(record) >= since]
+        is_past = is_newest_first and len(recent) < len(page.records)
+        read.records += recent
+        cursor, read.complete = page.cursor, page.cursor is None or is_past
         read.scanned += len(page.records)
     return read
 
@@ -87,13 +108,16 @@ def find_failed_at(record: Record) -> Moment:
 @failures.add("GET", "/v1/failures/causes", "List causes of failure", FailureCauses, scoped=True)
 async def list_causes(call: RequestContext) -> FailureCauses:
     """Fingerprints of the last 24 hours, read again at most every 10 seconds."""
-    key = describe_rights(call.caller, call.scope)
+    directory = call.service.directory
+    await directory.refresh()
+    # A queue whose errors are masked since then changes the version.
+    key = (describe_rights(call.caller, call.scope), directory.version)
     return await call.service.causes.get(key, lambda: read_causes(call))
 
 
 async def read_causes(call: RequestContext) -> FailureCauses:
     since = await call.service.store.now() - CAUSES_SPAN
-    page = await read_failures(call, None, since, MAX_CAUSES_S)
+    page = await read_failures(call.admin, call.scope, None, since, MAX_CAUSES_S)
     errors: set[str] = set()
     for record in page.records:
         queue = await call.broker.get_queue_by_id(record.message.queue_id)

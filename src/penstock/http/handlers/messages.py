@@ -87,7 +87,8 @@ async def list_messages(
 @messages.add("GET", "/v1/messages/count", "Count messages", MessageCount)
 async def count_messages(call: RequestContext, filter: FilterText = "") -> MessageCount:
     """Counts the messages that match, within bounds. Filters by queue and state of unfinished
-    messages are answered from counters, which are about a second old."""
+    messages are answered from counters, which are a second old, or older where counting is slow.
+    Others are counted up to 10,000."""
     found = await count_matches(
         call.service.store,
         filter,

@@ -612,6 +612,9 @@ WHERE id IN (:ids) AND position > :as_of;
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m FORCE INDEX (PRIMARY)
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_ids
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m FORCE INDEX (PRIMARY)
+WHERE m.id IN (:ids) AND m.id < :id ORDER BY m.id DESC LIMIT :limit;
 -- name: search_correlated
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0
 FROM penstock_message AS m FORCE INDEX (correlation)

@@ -884,6 +884,9 @@ SELECT (SELECT coalesce(max(id), 0) FROM penstock.message) AS message,
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM penstock.message AS m
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_ids
+SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM penstock.message AS m
+WHERE m.id = ANY (:ids::bigint[]) AND m.id < :id ORDER BY m.id DESC LIMIT :limit;
 -- name: search_correlated
 -- OFFSET 0, here and below, keeps the planner from merging all messages with the page.
 SELECT id, queue_id, type, created_at, octet_length(body), 0 FROM penstock.message

@@ -66,8 +66,8 @@ def refuse_unsafe(safety: RedisDurability) -> None:
 
 # Fraction of maxmemory.
 NEARLY_FULL = 0.9
-# Waiting messages that one script looks at.
-WAITS_BATCH = 500
+# Waiting messages that one script looks at, and about how many that they wait for.
+WAITS_BATCH, EDGES_BATCH = 200, 2_000
 
 
 class RedisHealth:
@@ -125,11 +125,12 @@ class RedisHealth:
     async def waits(self) -> Check:
         ids = await self.list_keys("HSCAN", "hold") | await self.list_keys("ZSCAN", "held_until")
         counts = [0, 0, 0, 0]
-        ordered = sorted(ids)
-        for first in range(0, len(ordered), WAITS_BATCH):
-            part = ordered[first : first + WAITS_BATCH]
-            found = await self.database.run("torn_waits", *part)
+        ordered, looked = sorted(ids), 0
+        while looked < len(ordered):
+            part = ordered[looked : looked + WAITS_BATCH]
+            *found, count = await self.database.run("torn_waits", EDGES_BATCH, *part)
             counts = [sum(pair) for pair in zip(counts, found, strict=True)]
+            looked += count
         return judge_waits(*counts)
 
     async def list_keys(self, command: str, key: str) -> set[bytes]:

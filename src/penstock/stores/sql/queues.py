@@ -30,11 +30,15 @@ async def create_defaults(tx: SqlTransaction) -> None:
     if default is None:
         default = await create_scope(tx, "default", "default")
         await create_queue(tx, default.id, "default", QueueSettings())
-        import secrets
-
-        await tx.run("fact_set", name="secret", value=secrets.token_hex(32))
+        await tx.run("fact_set", name="secret", value=make_secret())
     if await queue(tx, "default", "default", CALLBACK) is None:
         await create_queue(tx, default.id, CALLBACK, CALLBACK_SETTINGS)
+
+
+def make_secret() -> str:
+    import secrets
+
+    return secrets.token_hex(32)
 
 
 async def secret(tx: SqlTransaction) -> bytes:

@@ -43,6 +43,7 @@ async def read_page(tx: SqlTransaction, scan: Scan, after: Position, limit: int)
         key=bound.key,
         id=bound.id,
         correlation=scan.correlation_id,
+        ids=tx.encode_ids(scan.ids),
         limit=limit,
     )
     heads = [ScanHead(*row) for row in rows]

@@ -171,7 +171,7 @@ async def holds(tx: SqlTransaction, ids: Sequence[int]) -> list[StoredHold]:
 
 async def check_waits(tx: SqlTransaction) -> Check:
     """Counts what is not written together: waiting messages, their holds, ends and nudges."""
-    return judge_waits(*(await tx.one("torn_waits") or (0, 0, 0, 0)))
+    return judge_waits(*await tx.one("torn_waits"))
 
 
 def judge_waits(unheld: int, orphans: int, missed: int, holds: int) -> Check:

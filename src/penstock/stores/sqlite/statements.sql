@@ -352,6 +352,9 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0 AND position > :as
 -- name: search_messages
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_ids
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND m.id < :id ORDER BY m.id DESC LIMIT :limit;
 -- name: search_correlated
 SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
 WHERE m.meta IS NOT NULL AND m.meta ->> 'correlation_id' = :correlation AND m.id < :id

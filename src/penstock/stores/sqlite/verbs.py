@@ -221,12 +221,12 @@ class ForeignWriteDetector:
         self.seen = (-1, -1)
 
     def have_written(self, db: sqlite3.Connection) -> bool:
-        return self.look(db) != self.seen
+        return self.read_counters(db) != self.seen
 
-    def forget(self, db: sqlite3.Connection) -> None:
-        self.seen = self.look(db)
+    def note_written(self, db: sqlite3.Connection) -> None:
+        self.seen = self.read_counters(db)
 
-    def look(self, db: sqlite3.Connection) -> tuple[int, int]:
+    def read_counters(self, db: sqlite3.Connection) -> tuple[int, int]:
         version: int = db.execute("PRAGMA data_version").fetchone()[0]
         return version, db.total_changes
 
@@ -234,10 +234,10 @@ class ForeignWriteDetector:
 async def advance_timed(
     tx: SqliteTransaction, change: Change, act: AuditEntry | None, rivals: ForeignWriteDetector
 ) -> Changed | None:
-    began, are_waiting = monotonic(), rivals.have_written(tx.db)
+    began, have_written = monotonic(), rivals.have_written(tx.db)
     changed = await advance(tx, change, publish.publish_atomic, act)
-    rivals.forget(tx.db)
-    if changed is None or not are_waiting:
+    rivals.note_written(tx.db)
+    if changed is None or not have_written:
         return changed
     return replace(changed, held=monotonic() - began)
 

@@ -1,8 +1,9 @@
 -- keys: correlation
 -- with: lease ids dead
--- ARGV: now, source, key, id, limit, correlation digest, queue. Key and id are those of the last
--- message read, or empty. Returns for each message: id, queue, type, created, size, key; and the
--- key and id to go on from, or nothing at the end. One call reads a few megabytes at most.
+-- ARGV: now, source, key, id, limit, correlation digest, queue, then ids in descending order for
+-- the source of that name. Key and id are those of the last message read, or empty. Returns for
+-- each message: id, queue, type, created, size, key; and the key and id to go on from, or nothing
+-- at the end. One call reads a few megabytes at most.
 local source, key, last, limit = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local queue, room, found = ARGV[7], 4000000, {}
 
@@ -40,8 +41,19 @@ local function messages()
     return entries
 end
 
+local function named()
+    local entries = {}
+    for place = 8, #ARGV do
+        if #entries < limit and (last == '' or ARGV[place] < last) then
+            entries[#entries + 1] = {ARGV[place], ''}
+        end
+    end
+    return entries
+end
+
 local sources = {
     messages = messages,
+    ids = named,
     claimed = claimed,
     unsuccessful = function() return members_of(unsuccessful, '', true, 1, 14) end,
     correlated = function() return members_of(correlation, ARGV[6], true, -14, -1) end,

@@ -1,8 +1,10 @@
 -- keys: edge_of edge_state hold nudge dead
 -- with: lease
--- ARGV: now, then ids. Returns how many are held without a hold, how many have holds and are not
--- held, and how many missed the end of a message they wait for.
-local unheld, orphans, missed, holds = 0, 0, 0, 0
+-- ARGV: now, how many edges to look at, then ids. Returns how many are held without a hold, how
+-- many have holds and are not held, how many missed the end of a message they wait for, how many
+-- have holds, and how many ids it looked at: the one that reaches the number of edges is the last.
+local unheld, orphans, missed, holds, looked = 0, 0, 0, 0, 0
+local room = tonumber(ARGV[2])
 
 local function is_held(id)
     local text = call('HGET', ticket, id)
@@ -13,6 +15,7 @@ end
 local function has_missed(id, each)
     local prefix = id .. hex(tonumber(each.number))
     for _, field in ipairs(call('ZRANGEBYLEX', edge_of, '[' .. prefix, '(' .. prefix .. 'g')) do
+        room = room - 1
         local awaited = sub(field, 29)
         local over = ended(awaited) or call('HEXISTS', message, awaited) == 0 or
             each.on_dead == 'settle' and call('HEXISTS', dead, awaited) == 1
@@ -22,7 +25,9 @@ local function has_missed(id, each)
     return false
 end
 
-for place = 2, #ARGV do
+for place = 3, #ARGV do
+    if room <= 0 then break end
+    looked = looked + 1
     local id = ARGV[place]
     local text = call('HGET', hold, id)
     local waits = is_held(id)
@@ -38,4 +43,4 @@ for place = 2, #ARGV do
         end
     end
 end
-return {unheld, orphans, missed, holds}
+return {unheld, orphans, missed, holds, looked}
