@@ -18,6 +18,7 @@ from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Pruned
 from penstock.rules.durations import parse_seconds
+from penstock.rules.plurals import format_count
 
 
 @click.group("queue")
@@ -215,7 +216,7 @@ def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool
         return done
 
     if not yes and (waiting := session.run(count)):
-        click.confirm(f"End {waiting} messages as cancelled?", abort=True, err=True)
+        click.confirm(f"Cancel {format_count(waiting, 'message')}?", abort=True, err=True)
     purged = session.run(work)
     session.print_result({"purged": purged}, f"{purged} purged")
 

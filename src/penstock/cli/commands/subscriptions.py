@@ -13,6 +13,7 @@ from penstock.cli.times import parse_time, to_moment
 from penstock.model.broadcast import BroadcastSubscription, make_child_name
 from penstock.model.message import Moment
 from penstock.rules.durations import parse_seconds
+from penstock.rules.plurals import format_count
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)
 
@@ -140,7 +141,7 @@ def delete(session: CommandContext, queue: str, name: str) -> None:
     )
     session.print_result(
         {"subscription": name, "queue": queue, "cancelled": count},
-        f"{name} deleted; {count} messages cancelled",
+        f"{name} deleted; {format_count(count, 'message')} cancelled",
     )
 
 
