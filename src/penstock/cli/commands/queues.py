@@ -194,7 +194,7 @@ add_state_command("archive", QueueState.ARCHIVED, "Archive a queue: no claims an
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool) -> None:
-    """End waiting messages of a queue as cancelled.
+    """Cancel the waiting messages of a queue.
 
     They remain visible until their retention period ends. Running messages are not affected.
 

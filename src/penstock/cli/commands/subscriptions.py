@@ -54,7 +54,7 @@ def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
 @click.option(
     "--filter", default="", help="Filter of the messages it receives, as in `penstock list`."
 )
-@click.option("--ttl", help="Time without a claim after which it is deleted, such as 7d.")
+@click.option("--ttl", help="Delete the subscription after this time without a claim, such as 7d.")
 @click.option("--start", default="now", show_default=True,
               help="Start: now, earliest, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
 @click.option(
