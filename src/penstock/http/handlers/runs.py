@@ -93,7 +93,7 @@ async def wait(call: RequestContext, sent: WaitRequestBody) -> Settled:
 
 
 @runs.add(
-    "POST", "/v1/run", "Read the steps of a claimed message", RunView,
+    "POST", "/v1/run", "Read the stored state of a run", RunView,
     takes=ReadRunRequest, right=Right.CONSUME, scoped=False,
     example={"token": TOKEN, "include": ["steps", "signals"]},
     answer={"now": "2026-11-16T09:00:02.000000Z"},
