@@ -92,7 +92,7 @@ class DurableSteps:
         base = os.environ.get(PUBLIC_URL, "").rstrip("/")
         if not base:
             raise InvalidInput(
-                f"a callback URL needs {PUBLIC_URL}, the address of the server for other systems"
+                f"set {PUBLIC_URL} to the public URL of the server to create callback URLs"
             )
         created = self.run.delivery.created_at
         until = created + int(parse_seconds(expires) * MICROS_PER_SECOND)

@@ -110,9 +110,7 @@ FILES_AND_WEBHOOKS = (
         help="Allow webhooks to loopback and private addresses.",
     ),
     click.option(
-        "--lake",
-        metavar="LOCATION",
-        help="Lake that pipeline runs started from the dashboard write to.",
+        "--lake", metavar="LOCATION", help="Lake for pipeline runs started on the dashboard."
     ),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(

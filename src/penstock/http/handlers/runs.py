@@ -153,7 +153,7 @@ async def check_hold(call: RequestContext, lock: HeldLock, hold: RunHold, childr
     if hold.kind == "moment" and hold.delay is None and hold.due_at is None:
         raise InvalidInput("a hold of kind 'moment' needs delay or due_at")
     if (hold.kind == "after") != (hold.after is not None):
-        raise InvalidInput("a hold of kind 'after', and no other, needs after")
+        raise InvalidInput("`after` is required for kind 'after' and not allowed for other kinds")
     if hold.after is not None:
         check_after(hold.after, children)
         await check_children(call, lock, hold.after.ids)
