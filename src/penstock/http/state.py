@@ -177,10 +177,12 @@ class ServerState:
         if isinstance(pool := getattr(database, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
-            "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)
+            "penstock_waiting_claims",
+            "Claims waiting in long polls.",
+            lambda: float(self.parking.waiting),
         )
         self.metrics.watch(
-            "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
+            "penstock_listeners", "Open event streams.", lambda: float(len(self.hub.listeners))
         )
 
     def own_agents(self) -> list[Agent]:

@@ -321,7 +321,7 @@ class Worker:
         for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.executors)):
             self.release(cut)
         if not await self.wait_until_drained(FINAL_FLUSH_TIMEOUT_S):
-            log.error("stopped_with_unwritten_results", count=self.completer.waiting)
+            log.error("unsettled_at_shutdown", count=self.completer.waiting)
         self.run_log.log_left_out(time.monotonic())
         await self.artifact_keeper.stop()
         await self.heartbeat.stop()
