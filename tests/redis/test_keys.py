@@ -65,4 +65,4 @@ async def test_doctor_finds_a_torn_wait(
     with redis_server.connect() as outside:
         outside.delete(f"{{penstock}}:{torn}")
     (waits,) = [check for check in await store.examine() if check.name == "waits"]
-    assert (waits.well, found in waits.text) == (False, True), waits.text
+    assert (waits.ok, found in waits.text) == (False, True), waits.text
