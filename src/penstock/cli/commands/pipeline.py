@@ -1,4 +1,4 @@
-"""The `pipeline` commands: extract, analyse, report, compact and reconcile."""
+"""The `pipeline` commands: extract, analyze, report, compact and reconcile."""
 
 import sys
 import time
@@ -35,7 +35,7 @@ lake_option = click.option(
 
 @click.group("pipeline")
 def pipeline() -> None:
-    """Export history to a data lake and analyse it. Requires penstock[pipeline].
+    """Export history to a data lake and analyze it. Requires penstock[pipeline].
 
     \b
     penstock pipeline run --lake lake
