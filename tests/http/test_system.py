@@ -109,7 +109,7 @@ def scrape(server: Served, queue: str) -> str:
     server.get("/v1/stats")
     text = server.get("/metrics").body.decode()
     server.publish(queue)
-    return text if f'place="ready",queue="{queue}"' in text else ""
+    return text if f'queue="{queue}",state="ready"' in text else ""
 
 
 def test_queues_past_a_limit_share_one_label(tmp_path: Path) -> None:
