@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.broker.local import Broker
+from penstock import Broker
 from penstock.client import Client
 from penstock.errors import PenstockError
 

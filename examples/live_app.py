@@ -6,12 +6,9 @@ import math
 import random
 import time
 
-from penstock import Context, constant, exponential
+from penstock import Context, Draft, HumanPattern, QueueState, constant, exponential
 from penstock.cli.demo.app import app, resize, send_mail
 from penstock.cli.demo.steps import Publish, send_traffic
-from penstock.model.human import HumanPattern
-from penstock.model.message import Draft
-from penstock.model.queue import QueueState
 
 __all__ = ["app"]
 QUEUES = (
@@ -123,7 +120,7 @@ async def send_shop_traffic(number: int, publish: Publish) -> None:
 
 
 async def furnish() -> None:
-    """Adds a rule, two schemas, a workflow, a paused queue and two open decisions, once for a file."""
+    """Adds a rule, two schemas, a workflow, a paused queue and two decisions, once per file."""
     broker = await app.broker()
     if await broker.rules.list_rules():
         return

@@ -6,8 +6,7 @@ Run it with `python examples/nightly.py`. It simulates the night in memory. Real
 
 import asyncio
 
-from penstock import Context, Penstock
-from penstock.app.workflow import FlowNode
+from penstock import Context, FlowNode, Penstock
 from penstock.testing import Simulation
 
 app = Penstock("sqlite://")

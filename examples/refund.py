@@ -6,9 +6,7 @@ with `penstock worker start examples.refund:app`, and people decide with `pensto
 
 import asyncio
 
-from penstock import Context, Penstock
-from penstock.model.human import HumanPattern
-from penstock.rules.human import Person
+from penstock import Context, HumanPattern, Penstock, Person
 from penstock.testing import Simulation
 
 app = Penstock("sqlite://")

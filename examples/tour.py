@@ -15,13 +15,20 @@ from typing import Any
 
 import structlog
 
-from penstock import stores
-from penstock.agents import make_agents
-from penstock.broker.local import Broker
+from penstock import (
+    Broker,
+    Draft,
+    Leased,
+    Nack,
+    Runner,
+    Schedule,
+    State,
+    make_agents,
+    make_identity,
+    stores,
+)
 from penstock.errors import LockLost, SlugConflict
-from penstock.model.message import Draft, HistoryRow, Leased, Moment, Nack, State, Verb
-from penstock.model.queue import Schedule
-from penstock.runner import Runner, make_identity
+from penstock.model.message import HistoryRow, Moment, Verb
 from penstock.store import Store
 
 INTRODUCTION = """

@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
     from penstock.app.subscribers import Message, Router
-    from penstock.app.workflow import chain, group
+    from penstock.app.workflow import FlowNode, chain, group
     from penstock.broker.local import Broker
     from penstock.errors import InvalidInput, JobCancelled, JobFailed, PenstockError
+    from penstock.model.detectors import Detected, DetectorRow
+    from penstock.model.human import HumanPattern
     from penstock.model.message import (
         Dedup,
         Draft,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         State,
     )
     from penstock.model.queue import Missed, QueueState, Schedule
+    from penstock.rules.human import Person
     from penstock.runner import Runner, make_identity
     from penstock.worker.ack_policy import AckPolicy, Cancelled, Reject, Retry
     from penstock.worker.context import Context
@@ -37,8 +40,12 @@ __all__ = [
     "Cancelled",
     "Context",
     "Dedup",
+    "Detected",
+    "DetectorRow",
     "Draft",
     "Fail",
+    "FlowNode",
+    "HumanPattern",
     "InvalidInput",
     "Job",
     "JobCancelled",
@@ -51,6 +58,7 @@ __all__ = [
     "Park",
     "Penstock",
     "PenstockError",
+    "Person",
     "QueueState",
     "Reject",
     "Release",
@@ -79,9 +87,11 @@ HOMES = {
     "app.app": ("Penstock",),
     "app.subscribers": ("Message", "Router"),
     "app.job": ("Job", "await_many", "wait_many"),
-    "app.workflow": ("chain", "group"),
+    "app.workflow": ("FlowNode", "chain", "group"),
     "broker.local": ("Broker",),
     "errors": ("InvalidInput", "JobCancelled", "JobFailed", "PenstockError"),
+    "model.detectors": ("Detected", "DetectorRow"),
+    "model.human": ("HumanPattern",),
     "model.message": (
         "Dedup",
         "Draft",
@@ -95,6 +105,7 @@ HOMES = {
         "State",
     ),
     "model.queue": ("Missed", "QueueState", "Schedule"),
+    "rules.human": ("Person",),
     "runner": ("Runner", "make_identity"),
     "worker.options": ("WorkerOptions",),
     "worker.context": ("Context",),

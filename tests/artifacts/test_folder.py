@@ -127,4 +127,4 @@ def test_trouble_with_the_disk_is_trouble_with_the_store(tmp_path: Path) -> None
     folder = LocalArtifactStorage(tmp_path / "files", "store")
     with pytest.raises(StoreUnusable, match="artifacts in"):
         keep(folder)
-    assert not folder.examine().well
+    assert not folder.examine().ok

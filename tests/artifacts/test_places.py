@@ -103,7 +103,7 @@ def test_stores_may_share_a_place_and_see_nothing_of_each_other(shared: Shared) 
 
 def test_a_healthy_place_is_well(place: ArtifactStorage) -> None:
     keep(place)
-    assert place.examine().well
+    assert place.examine().ok
 
 
 def test_a_bucket_that_is_away_is_an_error_of_its_own(
@@ -112,7 +112,7 @@ def test_a_bucket_that_is_away_is_an_error_of_its_own(
     place = open_storage(f"{bucket}-missing".replace("/some", "x/some"), bytes(32))
     with pytest.raises(StoreUnreachable, match="artifacts in s3://"):
         keep(place)
-    assert not place.examine().well
+    assert not place.examine().ok
 
 
 @pytest.mark.parametrize("where", ["ftp://host/x", "s3://key:word@bucket/x", "https://bucket/x"])

@@ -47,7 +47,7 @@ def test_a_webhook_about_steps_is_added_listed_and_deleted(terminal: Terminal) -
     assert "already exists" in terminal.call("human-webhook", "add", "mail", "--to", to, code=1).err
     listed = terminal.call("human-webhook", "list", "--json").json
     assert (listed["name"], listed["url"], listed["links"]) == ("mail", to, True)
-    assert terminal.call("human-webhook", "delete", "mail").out == "webhook mail is deleted\n"
+    assert terminal.call("human-webhook", "delete", "mail").out == "webhook mail deleted\n"
     assert "no webhooks" in terminal.call("human-webhook", "list").out
 
 

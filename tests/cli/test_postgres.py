@@ -98,7 +98,7 @@ def test_a_failed_job_is_found_redriven_and_ended(guarded: Terminal) -> None:
 def test_what_an_operator_looks_at_and_sets(guarded: Terminal) -> None:
     assert "schema 5" in guarded.call("migrate").out
     checks = guarded.call("doctor", "--json").lines
-    assert [check for check in checks if not check["well"]] == []
+    assert [check for check in checks if not check["ok"]] == []
     guarded.call("config", "set", "backoff-base", 3)
     assert guarded.call("config", "get", "backoff-base").out == "3.0\n"
     guarded.call("queue", "create", "orders", "--preset", "relay")

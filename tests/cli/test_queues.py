@@ -106,6 +106,12 @@ def test_what_is_wrong_with_a_queue_is_said(
     assert said.err.count("\n") == 1
 
 
+def test_an_unknown_queue_is_answered_with_the_most_similar_name(terminal: Terminal) -> None:
+    terminal.call("queue", "create", "emails")
+    said = terminal.call("queue", "show", "emials", code=1)
+    assert said.err == "penstock: no queue named 'emials'; did you mean 'emails'?\n"
+
+
 def test_config_speaks_of_the_shell_queue(terminal: Terminal) -> None:
     terminal.call("config", "set", "max-retries", 7)
     terminal.call("config", "set", "backoff-base", 1.5)

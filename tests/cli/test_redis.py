@@ -70,7 +70,7 @@ def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
     said = shop.call("status")
     assert ("durability safe" in said.out, said.err) == (True, "")
     told = shop.call("doctor").out
-    assert "accepted messages survive a power cut" in told
+    assert "accepted messages survive a power failure" in told
 
 
 def test_there_is_nothing_to_migrate_and_another_tool_backs_it_up(shop: Terminal) -> None:

@@ -31,7 +31,7 @@ def test_rules_are_tried_saved_and_switched_off(terminal: Terminal) -> None:
     publish(queue="mail", type="gold")
     file = write_rules(RULES)
     tried = terminal.call("rule", "test", file).out
-    assert "vip: 1 of 1 messages match" in tried
+    assert "vip: matched 1 of 1 message" in tried
     assert terminal.call("rule", "add", file).out == "saved vip@1\nsaved late@1\n"
     publish(queue="mail", type="gold")
     covered = terminal.call("rule", "coverage").out.splitlines()

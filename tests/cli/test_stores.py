@@ -93,7 +93,7 @@ def test_migrate_makes_the_store_and_says_its_schema(terminal: Terminal) -> None
 def test_a_healthy_store_is_well(terminal: Terminal) -> None:
     publish()
     checks = terminal.call("doctor", "--json").lines
-    assert all(check["well"] for check in checks)
+    assert all(check["ok"] for check in checks)
     assert {"durability", "schema", "integrity", "leases"} <= {check["name"] for check in checks}
 
 

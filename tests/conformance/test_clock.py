@@ -54,7 +54,7 @@ SCENES: dict[str, tuple[Callable[[Stage], Awaitable[None]], float]] = {
     "priority_aging_worker": (publish_low_and_high, 300.0),
     "dead_letter_monitor": (reject_one, 60.0),
     "message_archiver": (complete_one, 300.0),
-    "artifact_sweeper": (complete_one, 300.0),
+    "artifact_pruner": (complete_one, 300.0),
     "audit_sealer": (record_an_act, 2.0),
 }
 

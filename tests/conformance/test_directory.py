@@ -44,6 +44,16 @@ async def test_a_queue_is_created_once_in_its_scope(stage: Stage) -> None:
     assert (await stage.admin.queue("work")).settings == PRESETS["default"]
 
 
+async def test_an_unknown_queue_is_answered_with_a_similar_one_of_its_scope(stage: Stage) -> None:
+    await stage.admin.create_scope("other")
+    await stage.admin.create_queue("emails", scope="other")
+    with pytest.raises(NotFound, match=r"^no queue named 'emials'$"):
+        await stage.admin.queue("emials")
+    await stage.queue("emails")
+    with pytest.raises(NotFound, match=r"^no queue named 'emials'; did you mean 'emails'\?$"):
+        await stage.admin.queue("emials")
+
+
 @pytest.mark.parametrize("name", PRESETS)
 async def test_a_queue_has_the_settings_of_its_preset(stage: Stage, name: str) -> None:
     created = await stage.admin.create_queue("work", preset_name=name)

@@ -223,6 +223,6 @@ async def test_an_end_asks_a_person_once(stage: Stage) -> None:
     await follow(follower(stage))
     (found,) = await inbox_of(stage).list_steps(ADMIN, view="all")
     assert (found.step.spec.title, found.parent_id) == ("Look at t", id)
-    assert all(each.well for each in await stage.store.examine())
+    assert all(each.ok for each in await stage.store.examine())
     decided = await inbox_of(stage).decide(found.step.id, ADMIN, "approve")
     assert decided.state is State.COMPLETED

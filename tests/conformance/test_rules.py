@@ -272,7 +272,7 @@ async def test_a_rule_asks_a_person_and_the_message_goes_its_own_way(stage: Stag
     # The message is dead, but the step does not wait for it.
     await stage.store.resume_held()
     await HumanReminder(stage.store, stage.broker.directory, "test").tick()
-    assert all(each.well for each in await stage.store.examine())
+    assert all(each.ok for each in await stage.store.examine())
     decided = await inbox.decide(found.step.id, ADMIN, "approve")
     assert (decided.state, (await stage.record(published.id)).state) == (
         State.COMPLETED, State.DEAD,

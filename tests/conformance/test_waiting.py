@@ -689,10 +689,10 @@ async def test_doctor_finds_no_torn_wait(stage: Stage) -> None:
     await stage.publish()
     await stage.store.wait(ask(await stage.take(), SLEEP))
     waits = [check for check in await stage.store.examine() if check.name == "waits"]
-    assert all(check.well for check in waits)
+    assert all(check.ok for check in waits)
     await stage.travel(61)
     await stage.store.resume_held()
-    assert all(check.well for check in await stage.store.examine() if check.name == "waits")
+    assert all(check.ok for check in await stage.store.examine() if check.name == "waits")
 
 
 async def test_doctor_misses_no_end_that_was_announced(stage: Stage) -> None:
@@ -703,7 +703,7 @@ async def test_doctor_misses_no_end_that_was_announced(stage: Stage) -> None:
         await stage.broker.complete(await stage.take())
         for _ in range(2):
             (waits,) = [each for each in await stage.store.examine() if each.name == "waits"]
-            assert waits.well, waits.text
+            assert waits.ok, waits.text
             await stage.store.resume_held()
 
 

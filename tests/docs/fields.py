@@ -35,7 +35,7 @@ def limits(field: Field) -> str:
     if field.kind == "whole":
         return f"{field.least} to {most}" if field.most < MAX_INTEGER else f"from {field.least}"
     return {
-        "name": f"1 to {most} letters, digits, `.`, `-` and `_`; the first is no `.` or `-`",
+        "name": f"1 to {most} letters, digits, `.`, `-` and `_`; must not start with `.` or `-`",
         "text": f"{field.least} to {most} characters",
         "url": f"{field.least} to {most} characters",
         "texts": f"keys of 1 to {MAX_WORD_LENGTH} characters, values of up to {most}",

@@ -143,7 +143,7 @@ async def look(url: str) -> None:
     """Says what is stored, and what is completed."""
     store = await stores.open(url)
     for check in await store.examine():
-        if check.name == "integrity" and not check.well:
+        if check.name == "integrity" and not check.ok:
             raise SystemExit(f"the file is damaged: {check.text}")
     await say_stored(store)
 

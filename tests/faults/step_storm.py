@@ -242,7 +242,7 @@ class StepStorm:
         async with await stores.open(self.url) as store:
             checks = await store.examine()
             waits = await store.count_waits()
-        found = [f"{each.name}: {each.text}" for each in checks if not each.well]
+        found = [f"{each.name}: {each.text}" for each in checks if not each.ok]
         return found + ([f"{waits} waits are left"] if waits else [])
 
 

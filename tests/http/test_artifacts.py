@@ -354,7 +354,7 @@ def test_half_an_upload_is_seen_by_nobody(own_server: Served, tmp_path: Path) ->
 
 def test_the_agent_that_sweeps_is_told(server: Served) -> None:
     agents = server.get("/v1/system-agents").json["agents"]
-    assert "artifact_sweeper" in [agent["name"] for agent in agents]
+    assert "artifact_pruner" in [agent["name"] for agent in agents]
 
 
 @pytest.fixture

@@ -35,6 +35,13 @@ def test_a_queue_is_switched(server: Served) -> None:
     assert server.post("/v1/queues/nowhere/pause").code == "NOT_FOUND"
 
 
+def test_an_unknown_queue_reveals_no_similar_one(server: Served) -> None:
+    queue = server.queue()
+    assert "did you mean" not in str(server.get(f"/v1/queues/{queue}x").json)
+    sent = {"queue": f"{queue}x", "body": 1}
+    assert "did you mean" not in str(server.post("/v1/publish", sent).json)
+
+
 def test_a_queue_is_renamed_but_not_onto_another(server: Served) -> None:
     first, second = server.queue(), server.queue()
     id = server.publish(first)

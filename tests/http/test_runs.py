@@ -132,7 +132,7 @@ def test_another_language_stores_a_step_and_waits(server: Served) -> None:
     [
         ({"kind": "moment"}, "needs delay or due_at"),
         ({"kind": "signal", "name": "no good"}, "signal name"),
-        ({"kind": "after"}, "needs after"),
+        ({"kind": "after"}, "required for kind 'after'"),
         ({"kind": "after", "after": {"children": [0]}}, "not among the 0"),
         ({"kind": "after", "after": {"ids": ["1"]}}, "is not a child"),
         ({"kind": "after", "after": {"ids": ["1"], "need": 2, "policy": "any"}}, "must not exceed"),

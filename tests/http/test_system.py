@@ -100,7 +100,7 @@ def test_metrics_are_told_with_bounded_labels(own_server: Served) -> None:
     assert 'route="/v1/publish",status="201"' in text
     series = [line.rpartition(" ")[0] for line in text.splitlines()]
     assert not [one for one in series if "77777" in one]
-    assert f'penstock_depth{{place="ready",queue="{queue}"}}' in until(
+    assert f'penstock_queue_depth{{queue="{queue}",state="ready"}}' in until(
         lambda: scrape(server, queue)
     )
 
@@ -109,7 +109,7 @@ def scrape(server: Served, queue: str) -> str:
     server.get("/v1/stats")
     text = server.get("/metrics").body.decode()
     server.publish(queue)
-    return text if f'place="ready",queue="{queue}"' in text else ""
+    return text if f'queue="{queue}",state="ready"' in text else ""
 
 
 def test_queues_past_a_limit_share_one_label(tmp_path: Path) -> None:

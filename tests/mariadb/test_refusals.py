@@ -109,11 +109,11 @@ async def test_a_server_that_would_lose_messages_is_for_fast_only_and_the_doctor
         async with await stores.open(f"{url}?durability=fast") as store:
             assert store.capabilities.durability == "fast"
             found = {check.name: check for check in await store.examine()}
-    assert not found["durability"].well
+    assert not found["durability"].ok
 
 
 async def test_a_server_with_nothing_wrong_is_well(store: MariaStore) -> None:
-    assert [check.name for check in await store.examine() if not check.well] == []
+    assert [check.name for check in await store.examine() if not check.ok] == []
 
 
 async def test_a_batch_of_large_bodies_is_written_in_pieces(store: MariaStore) -> None:

@@ -279,7 +279,7 @@ async def test_without_redis_everything_goes_on_by_looking(url: str) -> None:
         ids = await publish(other)
         assert await asyncio.wait_for(waiting, CAP) == ids
         checks = {check.name: check for check in await store.examine()}
-        assert not checks["wake"].well
+        assert not checks["wake"].ok
         assert "cannot be reached" in checks["wake"].text
 
 
@@ -310,7 +310,7 @@ async def test_a_redis_that_forgets_everything_changes_nothing(
     heard = told.notifier.wait([QUEUE])
     await publish(teller)
     await asyncio.wait_for(heard, CAP)
-    assert {check.name: check.well for check in await told.examine()}["wake"]
+    assert {check.name: check.ok for check in await told.examine()}["wake"]
 
 
 COUNT = 200

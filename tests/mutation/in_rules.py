@@ -117,6 +117,8 @@ ADMISSION = (
     rule("queues_are_older_than_a_second", "broker/queue_cache.py _read",
          "self.fresh_until = fresh_until", "self.fresh_until = time.monotonic() + CACHE_TTL_S",
          DIRECTORY),
+    rule("suggests_queues_of_other_scopes", "broker/queue_cache.py suggest",
+         "if (in_tenant, in_scope) == (tenant, scope) and", "if", "directory"),
     rule("letters_of_another_scope", "broker/consume.py _claim_dead",
          "queue.scope.id == scope.id and", "",
          "dead_letters"),

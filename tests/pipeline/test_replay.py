@@ -228,10 +228,10 @@ def test_a_lake_of_another_store_is_refused(still: Scene, tmp_path: Path) -> Non
 
 def test_the_command_says_what_it_did(scene: Scene, terminal: Terminal) -> None:
     words = ("replay", "--url", scene.url, "--lake", scene.lake, "--where", "state = 'completed'")
-    assert terminal.call(*words, "--dry-run").out == "18 messages match: mail 18\n"
+    assert terminal.call(*words, "--dry-run").out == "18 messages matched: mail 18\n"
     assert scene.copies() == []
     said = terminal.call(*words, "--rate", "500/s").out
-    assert said == "18 messages match: mail 18\n18 published, 0 already replayed\n"
+    assert said == "18 messages matched: mail 18\n18 published, 0 already replayed\n"
     told = terminal.call(*words, "--json").json
     assert (told["matched"], told["published"], told["repeated"]) == (18, 0, 18)
     assert list(Path(scene.lake).glob("_replay*")) == []

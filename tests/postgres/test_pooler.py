@@ -172,18 +172,18 @@ async def sessions(store: PostgresStore) -> Check:
 
 async def test_settings_are_those_of_the_role(pooled: str) -> None:
     async with await open_store(pooled, **POOLER) as store:
-        assert (await sessions(store)).well
+        assert (await sessions(store)).ok
 
 
 async def test_the_doctor_tells_of_settings_that_are_missing(url: str) -> None:
     async with await open_store(url, **POOLER) as store:
         found = await sessions(store)
-        assert not found.well
+        assert not found.ok
         assert "penstock migrate" in found.text
         assert "enable_seqscan" in found.text
     assert await upgrade(with_options(url, **POOLER)) == [SETTLE]
     async with await open_store(url, **POOLER) as store:
-        assert (await sessions(store)).well
+        assert (await sessions(store)).ok
     assert await upgrade(with_options(url, **POOLER), plan=True) == []
 
 

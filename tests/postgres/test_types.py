@@ -29,7 +29,7 @@ async def valid(url: str) -> bool | None:
 
 async def doctor_finds(store: PostgresStore) -> tuple[str, bool]:
     (found,) = [check for check in await store.examine() if check.name == "type index"]
-    return found.text, found.well
+    return found.text, found.ok
 
 
 async def test_a_store_nobody_claims_from_by_type_has_no_index_for_it(

@@ -68,7 +68,7 @@ async def test_doctor_finds_a_torn_wait(
     with redis_server.connect() as outside:
         outside.delete(f"{{penstock}}:{torn}")
     (waits,) = [check for check in await store.examine() if check.name == "waits"]
-    assert (waits.well, found in waits.text) == (False, True), waits.text
+    assert (waits.ok, found in waits.text) == (False, True), waits.text
 
 
 async def test_doctor_looks_at_few_edges_at_once(
@@ -92,4 +92,4 @@ async def test_doctor_looks_at_few_edges_at_once(
 
     monkeypatch.setattr(store.database, "run", count_looked)
     (waits,) = [check for check in await store.examine() if check.name == "waits"]
-    assert (waits.well, waits.text, looked) == (True, "5 holds", [2, 2, 1])
+    assert (waits.ok, waits.text, looked) == (True, "5 holds", [2, 2, 1])

@@ -64,7 +64,7 @@ async def test_a_server_that_would_lose_messages_is_for_fast_only_and_the_doctor
         async with await stores.open(f"{server.url()}?durability=fast") as store:
             assert store.capabilities.durability == "fast"
             found = {check.name: check for check in await store.examine()}
-    assert not found["durability"].well
+    assert not found["durability"].ok
 
 
 async def test_a_server_that_keeps_its_settings_to_itself_has_to_be_trusted(
@@ -98,7 +98,7 @@ async def test_the_rights_that_are_documented_are_enough(redis_server: Redis, ur
         (held,) = await claim(store)
         answers = await store.complete([Completion(held.id, held.fence)])
         assert [answer.kind for answer in answers] == ["done"]
-        assert [check.name for check in await store.examine() if not check.well] == []
+        assert [check.name for check in await store.examine() if not check.ok] == []
 
 
 async def test_a_wrong_password_is_said_and_not_repeated() -> None:
@@ -140,7 +140,7 @@ async def test_stores_with_other_prefixes_share_a_server(store: RedisStore, url:
 
 
 async def test_a_server_with_nothing_wrong_is_well(store: RedisStore) -> None:
-    assert [check.name for check in await store.examine() if not check.well] == []
+    assert [check.name for check in await store.examine() if not check.ok] == []
 
 
 async def test_there_is_no_transaction_to_take_part_in(store: RedisStore) -> None:

@@ -45,7 +45,7 @@ async def test_an_applications_file_takes_the_tables_and_keeps_its_own(applicati
         assert await places(store) == {"message": 1, "ready": 1}
     async with await open_file(application) as store:
         assert await publish(store) == [2]
-        assert all(check.well for check in await store.examine() if check.name != "file mode")
+        assert all(check.ok for check in await store.examine() if check.name != "file mode")
     assert read_own(application) == before
 
 

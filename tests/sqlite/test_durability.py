@@ -50,7 +50,7 @@ async def test_a_url_asks_for_a_durability(path: Path, query: str, durability: s
 async def test_setting_up_is_durable_however_fast_the_store_is(
     path: Path, durability: Durability
 ) -> None:
-    """Numbers are skipped once, and not again from the same start after another power cut."""
+    """Numbers are skipped once, and not again from the same start after another power failure."""
     levels: list[int] = []
 
     def clock() -> Moment:

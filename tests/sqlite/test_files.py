@@ -261,5 +261,5 @@ async def test_doctor_finds_a_torn_wait(path: Path, torn: str, found: str) -> No
     await store.complete([Completion(leased.id, leased.fence)])
     change(path, torn)
     (waits,) = [check for check in await store.examine() if check.name == "waits"]
-    assert (waits.well, found in waits.text) == (False, True), waits.text
+    assert (waits.ok, found in waits.text) == (False, True), waits.text
     await store.close()

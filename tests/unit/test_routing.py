@@ -180,7 +180,7 @@ def test_a_condition_that_iterates_too_often_is_an_error() -> None:
         ({"when": "message.state == 'dead'"}, "undeclared reference to 'message.state'"),
         ({"do": []}, "1 to 16 are allowed"),
         ({"do": [{"route": "a", "copy": "b"}]}, "action 1: it must have exactly one of"),
-        ({"do": [{"copy": "b"}] * 16}, "do makes 17 messages of one"),
+        ({"do": [{"copy": "b"}] * 16}, "do would publish 17 messages for each match"),
         ({"do": [{"route": "_dead_letter"}]}, "names that begin with '_' are reserved"),
         ({"do": [{"set": {"body": "x"}}]}, "set 'body' is not a field"),
         ({"do": [{"set": {"priority": "high"}}]}, "priority"),

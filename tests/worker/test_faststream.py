@@ -462,7 +462,7 @@ async def test_a_missing_column_is_reported_at_start(url: str) -> None:
     @app.subscriber("orders")
     async def on_order(message: Message[int]) -> None: ...
 
-    with pytest.raises(StoreUnusable, match=r"no column lease\.note; restore a backup"):
+    with pytest.raises(StoreUnusable, match=r"lacks column lease\.note; restore a backup"):
         await app.worker()
 
 

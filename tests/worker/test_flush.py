@@ -72,7 +72,7 @@ async def test_one_end_that_cannot_be_written_does_not_stop_the_rest(
     with capture_logs() as logs:
         async with working(app) as worker:
             await until(lambda: worker.completed == 3 and not worker.held)
-    assert [entry["id"] for entry in logs if entry["event"] == "result_not_written"] == [jobs[0].id]
+    assert [entry["id"] for entry in logs if entry["event"] == "settle_failed"] == [jobs[0].id]
 
 
 class Held(Faults):

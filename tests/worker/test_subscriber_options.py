@@ -247,7 +247,7 @@ async def test_a_value_is_published_as_json_and_bytes_as_they_are(app: Penstock)
     assert found.message.body == b'{"at":"%s"}' % due.isoformat().replace("+00:00", "Z").encode()
     assert found.due_at == int(due.timestamp() * 1e6)
     assert (plain.body, plain.meta.content_type) == (b"\xff", "application/octet-stream")
-    with pytest.raises(InvalidInput, match="queue cannot be given beside a Draft"):
+    with pytest.raises(InvalidInput, match="queue cannot be combined with a Draft"):
         await app.apublish(Draft(body=b"1"), queue="orders")
     with pytest.raises(InvalidInput, match="message: "):
         await app.apublish(object(), queue="orders")

@@ -333,7 +333,7 @@ async def test_a_process_of_its_own_logs_what_it_completed(app: Penstock) -> Non
     assert (completed[0]["id"], completed[0]["log_level"]) == (job.id, "info")
     assert completed[0]["handler"].endswith("work")
     assert completed[0]["seconds"] >= 0
-    left_out = [entry["not_shown"] for entry in logs if entry["event"] == "runs_completed"]
+    left_out = [entry["suppressed"] for entry in logs if entry["event"] == "runs_completed"]
     assert len(completed) + sum(left_out) == 301
 
 

@@ -113,7 +113,7 @@ class AlertSender:
             after = note_sent(taken, now)
         else:
             after = note_refused(taken, str(result), now)
-            log.warning("alert_not_sent", alert=alert.name, answer=str(result))
+            log.warning("alert_delivery_failed", alert=alert.name, response=str(result))
         await save_alert_state(self.store, alert, after, version + 1)
 
 

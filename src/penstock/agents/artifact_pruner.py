@@ -15,7 +15,7 @@ ABANDONED_AFTER_S = 86_400.0
 
 
 class ArtifactPruner:
-    name = "artifact_sweeper"
+    name = "artifact_pruner"
     every = 300.0
 
     def __init__(self, store: Store, service: ArtifactService, by: str) -> None:

@@ -148,7 +148,8 @@ class HumanNotifier:
             return None
         result = await self.post(webhook, kind, found, f"{id}-{notice.sent}", now)
         if not result.good:
-            log.warning("notification_not_sent", webhook=webhook.name, id=id, answer=str(result))
+            name = webhook.name
+            log.warning("human_notification_failed", webhook=name, id=id, response=str(result))
             await notices.save(id, human_notifications.note_failed(notice, now), version + 1)
         elif kind == HUMAN_DECIDED:
             await notices.finish(id, now)

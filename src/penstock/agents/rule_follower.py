@@ -79,7 +79,7 @@ class RuleFollower:
             # Usually the sure pass has read everything, unless a long transaction holds it back.
             quick = await self._look_quickly() if outcome == "idle" else 0
         except CannotGovern as error:
-            log.error("rules_not_followed", error=str(error))
+            log.error("rule_follower_failed", error=str(error))
             return self.every
         if quick or sure:
             await self._report({"quick": quick, "sure": sure})
@@ -172,7 +172,7 @@ class RuleFollower:
         for row in ends:
             record = records.get(row.id)
             if record is None:
-                log.warning("rule_message_gone", id=row.id, position=row.position)
+                log.warning("rule_message_missing", id=row.id, position=row.position)
                 continue
             evaluation = EndEvaluation(policy, row, record, by_id[row.queue_id])
             if entries := evaluation.evaluate():

@@ -20,7 +20,7 @@ class MessageReader(Protocol):
 class ShellOutputPruner:
     """Deletes output folders of archived messages. Safe in every worker at once."""
 
-    name = "shell_output_tidier"
+    name = "shell_output_pruner"
     every = INTERVAL_S
 
     def __init__(self, store: MessageReader, directory: Path) -> None:

@@ -28,7 +28,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class SubscriptionNotifier:
-    name = "notice_sender"
+    name = "subscription_notifier"
     every = 1.0
 
     def __init__(
@@ -121,7 +121,7 @@ class SubscriptionNotifier:
             log.warning("notification_failed", subscription=subscription.id, error=str(error))
             return
         if not result.good:
-            log.info("notification_refused", subscription=subscription.id, answer=str(result))
+            log.info("notification_rejected", subscription=subscription.id, response=str(result))
 
 
 def group_by_queue(

@@ -308,7 +308,7 @@ def make_message(message: Any, type: str, choices: Choices) -> tuple[Draft, Task
         return make_draft(message, type, options), options
     if wrong := choices.keys() - {"connection", "wake"} or type != "message":
         named = "type" if wrong is True else ", ".join(sorted(wrong))
-        raise InvalidInput(f"{named} cannot be given beside a Draft; set it in the Draft")
+        raise InvalidInput(f"{named} cannot be combined with a Draft; set it in the Draft")
     return message, options
 
 

@@ -117,7 +117,7 @@ def check_limits(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
 def check_apart(names: Sequence[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise Conflict(f"artifact {clip(name)} is given {count} times")
+            raise Conflict(f"artifact {clip(name)} is listed {count} times")
 
 
 def find_visible_prefix(record: Record, tenant: str) -> DeliveryPrefix | None:

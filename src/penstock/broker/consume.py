@@ -73,7 +73,7 @@ class Consumer:
         """
         if not 1 <= len(selectors) <= MAX_CLAIM_QUEUES:
             raise InvalidInput(
-                f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(selectors)}"
+                f"a claim accepts 1 to {MAX_CLAIM_QUEUES} queues; {len(selectors)} given"
             )
         validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
         validation.check_number("lease", lease, MIN_LEASE_S, MAX_LEASE_S)

@@ -54,7 +54,7 @@ class Broker(BrokerServices):
         self.outages = outages or Outages()
         self.tenant = tenant
         self.artifact_service = artifact_service
-        self.directory = directory or QueueCache(store)
+        self.directory = directory or QueueCache(store, suggests=True)
         self.admin = Admin(store, self.directory, tenant)
         commits = GroupCommit(store, store.capabilities.max_batch)
         self._add_publisher(Publisher(store, self.directory, commits, tenant))

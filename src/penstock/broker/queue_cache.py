@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.broker.policy import Policy, PolicyLoader
 
 CACHE_TTL_S = 1.0
+# Queues compared with a name that does not exist, which takes a few milliseconds.
+MAX_COMPARED_QUEUES = 1_000
 # Beyond this number, the oldest are dropped.
 MAX_LOST_LOCKS = 1_000
 
@@ -43,8 +46,12 @@ class LostLocks:
 
 
 class QueueCache:
-    def __init__(self, store: Store) -> None:
+    """With `suggests`, the error for an unknown queue names a similar one. Servers leave it off:
+    their callers may not know every queue."""
+
+    def __init__(self, store: Store, *, suggests: bool = False) -> None:
         self.store = store
+        self.suggests = suggests
         self.version = -1
         self.fresh_until = 0.0
         self.by_name: dict[tuple[str, str, str], Queue] = {}
@@ -97,8 +104,20 @@ class QueueCache:
         queue = self.by_name.get((tenant, scope, name))
         if queue is None:
             where = "" if scope == "default" else f" in scope {scope!r}"
-            raise NotFound(f"no queue named {clip(name)}{where}")
+            hint = self.suggest(tenant, scope, name) if self.suggests else ""
+            raise NotFound(f"no queue named {clip(name)}{where}{hint}")
         return queue
+
+    def suggest(self, tenant: str, scope: str, name: str) -> str:
+        from difflib import get_close_matches
+
+        alike = (
+            each
+            for in_tenant, in_scope, each in self.by_name
+            if (in_tenant, in_scope) == (tenant, scope) and abs(len(each) - len(name)) <= 2
+        )
+        near = get_close_matches(name, islice(alike, MAX_COMPARED_QUEUES), n=1)
+        return f"; did you mean {near[0]!r}?" if near else ""
 
     async def get_by_id(self, queue_id: int) -> Queue:
         if queue_id not in self.by_id or time.monotonic() >= self.fresh_until:

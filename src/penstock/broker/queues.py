@@ -122,7 +122,7 @@ class QueueAdmin:
         """Pauses, resumes, drains or archives a queue."""
         queue = await self.queue(name, scope=scope)
         if state is QueueState.DELETED:
-            raise InvalidInput("delete a queue with delete_queue")
+            raise InvalidInput("a queue cannot be set to 'deleted'; call delete_queue")
         note_changes({"state": queue.state}, {"state": state})
         await self.store.change_queue(queue.id, state=state)
         return await self._reload(name, scope)

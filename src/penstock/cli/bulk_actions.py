@@ -18,6 +18,7 @@ from penstock.cli.context import CommandContext
 from penstock.cli.output import format_time, print_details, print_json
 from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
 from penstock.rules.bulk import UNDERWAY
+from penstock.rules.plurals import format_count
 from penstock.runner import make_identity
 from penstock.store import Store
 from penstock.wire.bulk import make_bulk_view
@@ -106,7 +107,7 @@ def run_bulk(session: CommandContext, options: BulkOptions) -> None:
         return
     if counted.counts.done > MAX_UNASKED and not options.yes:
         word = DONE_WORDS[options.verb]
-        question = f"{counted.counts.done:,} messages will be {word}. Continue?"
+        question = f"{format_count(counted.counts.done, 'message')} will be {word}. Continue?"
         click.confirm(question, abort=True, err=True)
     if options.detach:
         action = session.run(lambda broker: start(session, broker, options))

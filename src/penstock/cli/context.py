@@ -210,6 +210,8 @@ def find_advice(error: PenstockError) -> str | None:
     """Choose advice by error code, or by the first words of texts like "no queue named 'x'"."""
     first, second = (*str(error).split(maxsplit=2), "", "")[:2]
     if first == "no" and second in LISTS:
+        if "; did you mean " in str(error):
+            return None
         return f"run `{LISTS[second]}` to see what exists"
     if " is a server; " in str(error):
         return find_route()

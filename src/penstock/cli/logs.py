@@ -74,7 +74,7 @@ def export_traces() -> None:
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") and not tracing.export():
         structlog.get_logger().warning(
             "tracing_unavailable",
-            hint="OTEL_EXPORTER_OTLP_ENDPOINT is set; run pip install 'penstock[otel]'",
+            advice="OTEL_EXPORTER_OTLP_ENDPOINT is set; run pip install 'penstock[otel]'",
         )
 
 

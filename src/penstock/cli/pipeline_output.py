@@ -14,6 +14,7 @@ from penstock.cli.context import CommandContext
 from penstock.cli.output import print_json, print_table
 from penstock.errors import InvalidInput
 from penstock.extras import require_extra
+from penstock.rules.plurals import format_count
 
 if TYPE_CHECKING:
     from penstock.pipeline.report.data import ReportData
@@ -63,8 +64,9 @@ def show_run(session: CommandContext, lake: str, done: "RunResult") -> None:
         print_json(summarize_run(lake, done, data))
         return
     print(
-        f"added {done.extracted.messages} messages and {done.extracted.history} history rows to"
-        f" {lake}; computed {len(done.analysed.hours)} hours"
+        f"added {format_count(done.extracted.messages, 'message')} and"
+        f" {format_count(done.extracted.history, 'history row')} to {lake}; computed"
+        f" {format_count(len(done.analysed.hours), 'hour')}"
     )
     if data is not None:
         show_day(data)

@@ -14,6 +14,7 @@ from penstock.model.message import MICROS_PER_SECOND, HistoryRow, Moment, State,
 from penstock.model.queue import Queue
 from penstock.model.store_types import WorkerInfo
 from penstock.rules.attention import Attention, AttentionLevel, QueueFacts, find_attention
+from penstock.rules.plurals import format_count
 from penstock.store import Store
 
 with require_extra("tui"):
@@ -204,7 +205,7 @@ class TopScreen(App[None]):
         self.query_one("#totals", Static).update(
             f"{self.url}   done {done:.1f}/s   waiting {sum_place('ready'):,}"
             f"   running {sum_place('lease'):,} of {slots:,} slots   dead {sum_place('dead'):,}"
-            f"   {len(workers)} worker{'' if len(workers) == 1 else 's'}"
+            f"   {format_count(len(workers), 'worker')}"
         )
 
 

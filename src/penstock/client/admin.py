@@ -17,7 +17,7 @@ from penstock.wire.bulk import ReplacedMessage, ReprioritisedMessage
 from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
 from penstock.wire.publish import make_publish_request
 from penstock.wire.queues import (
-    Prune,
+    PruneRequest,
     PruneResult,
     Purged,
     Queues,
@@ -266,7 +266,7 @@ class RemoteAdmin(RemoteGroup):
     async def prune(
         self, name: str, *, before: Moment | None = None, limit: int = 1_000, scope: str = "default"
     ) -> Pruned:
-        sent = Prune(to_optional_datetime(before), limit)
+        sent = PruneRequest(to_optional_datetime(before), limit)
         path = f"{queue_path(name)}/prune"
         done = await self.send("POST", path, sent, gives=PruneResult, scope=scope)
         return Pruned(done.pruned, 0, done.more)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.client.transport import RemoteGroup
 from penstock.model.bulk import BulkAction, BulkVerb
-from penstock.wire.bulk import BulkView, BulkViews, make_bulk_action
+from penstock.wire.bulk import BulkList, BulkView, make_bulk_action
 
 
 class RemoteBulk(RemoteGroup):
@@ -48,7 +48,7 @@ class RemoteBulk(RemoteGroup):
 
     async def list_actions(self, *, active: bool = False, limit: int = 50) -> list[BulkAction]:
         query = {"active": str(active).lower(), "limit": str(limit)}
-        found = await self.send("GET", "/v1/bulk", gives=BulkViews, query=query)
+        found = await self.send("GET", "/v1/bulk", gives=BulkList, query=query)
         return [make_bulk_action(each, "default") for each in found.actions]
 
     async def pause(self, id: int) -> BulkAction:

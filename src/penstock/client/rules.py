@@ -9,9 +9,9 @@ from penstock.model.routing import Rule, RuleCoverage, RuleTest, StoredRule
 from penstock.rules.rule_checks import parse_rule
 from penstock.wire.rules import (
     RuleCoverages,
+    RuleList,
     RuleTrial,
     RuleView,
-    RuleViews,
     make_new_rule,
     make_stored_rule,
 )
@@ -25,14 +25,14 @@ class RemoteRules(RemoteGroup):
         return await self._rule("PUT", rule_path(rule.name), rule.scope, make_new_rule(rule))
 
     async def list_rules(self, *, scope: str = "default") -> list[StoredRule]:
-        pages = self.transport.read_pages("/v1/rules", RuleViews, {"scope": scope})
+        pages = self.transport.read_pages("/v1/rules", RuleList, {"scope": scope})
         return [make_stored_rule(each) async for page in pages for each in page.rules]
 
     async def get(self, name: str, *, scope: str = "default") -> StoredRule:
         return await self._rule("GET", rule_path(name), scope)
 
     async def versions(self, name: str, *, scope: str = "default") -> list[StoredRule]:
-        found = await self.send("GET", f"{rule_path(name)}/versions", gives=RuleViews, scope=scope)
+        found = await self.send("GET", f"{rule_path(name)}/versions", gives=RuleList, scope=scope)
         return [make_stored_rule(each) for each in found.rules]
 
     async def enable(

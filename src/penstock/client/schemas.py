@@ -11,14 +11,14 @@ from penstock.model.schemas import Binding, Compatibility, Schema
 from penstock.model.structs import copy_fields
 from penstock.wire.fields import to_moment
 from penstock.wire.schemas import (
+    BindingList,
     BindingView,
-    BindingViews,
     NewBinding,
     NewSchema,
     SchemaDraft,
+    SchemaList,
     SchemaReportView,
     SchemaView,
-    SchemaViews,
 )
 
 
@@ -52,7 +52,7 @@ class RemoteSchemas(RemoteGroup):
         return copy_fields(SchemaReport, report, breaks=breaks, unproven=unproven)
 
     async def list_schemas(self, *, scope: str = "default") -> list[Schema]:
-        pages = self.transport.read_pages("/v1/schemas", SchemaViews, {"scope": scope})
+        pages = self.transport.read_pages("/v1/schemas", SchemaList, {"scope": scope})
         return [make_schema(each) async for page in pages for each in page.schemas]
 
     async def get(self, name: str, version: int | None = None, *, scope: str = "default") -> Schema:
@@ -86,7 +86,7 @@ class RemoteSchemas(RemoteGroup):
         self, queue: str | None = None, *, scope: str = "default"
     ) -> list[Binding]:
         query = {"scope": scope} | ({} if queue is None else {"queue": queue})
-        pages = self.transport.read_pages("/v1/bindings", BindingViews, query)
+        pages = self.transport.read_pages("/v1/bindings", BindingList, query)
         return [make_binding(each) async for page in pages for each in page.bindings]
 
     async def draft(

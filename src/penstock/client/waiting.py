@@ -35,7 +35,7 @@ from penstock.wire.runs import (
     read_run_step,
     read_step_log,
 )
-from penstock.wire.waiting import NewSignal, SignalView, StepViews, read_step
+from penstock.wire.waiting import NewSignal, SignalView, StepList, read_step
 
 NO_TRANSACTION = "steps in your own transaction are not available over HTTP"
 
@@ -49,7 +49,7 @@ class RemoteWaits(RemoteGroup):
 
     async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog:
         found = await self.send(
-            "GET", f"{message_path(reference)}/steps", gives=StepViews, scope=scope
+            "GET", f"{message_path(reference)}/steps", gives=StepList, scope=scope
         )
         steps = [read_step(view, place) for place, view in enumerate(found.steps, 1)]
         return StepLog(steps, 0)

@@ -238,7 +238,7 @@ class AsgiResponse:
     async def refuse(self, error: PenstockError) -> None:
         """Answers with an error, unless an answer has begun: then the connection is cut."""
         if self.status:
-            log.warning("response_cut", request=self.request_id, error=str(error))
+            log.warning("response_aborted", request=self.request_id, error=str(error))
             return
         status = find_status(error)
         await self.send(

@@ -59,12 +59,12 @@ class Server(uvicorn.Server):
         """The first signal stops gracefully, the second one at once."""
         if self.should_exit:
             os._exit(128 + number)
-        log.info("server_stopping", why=signal.Signals(number).name)
+        log.info("server_stopping", reason=signal.Signals(number).name)
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         if self.parent is not None and os.getppid() != self.parent:
-            log.warning("server_stopping", why="its parent process exited")
+            log.warning("server_stopping", reason="its parent process exited")
             self.should_exit = True
         return await super().on_tick(counter)
 

@@ -174,10 +174,12 @@ class ServerState:
         if isinstance(pool := getattr(database, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
-            "penstock_waiting_claims", "Long polls.", lambda: float(self.long_poller.waiting)
+            "penstock_waiting_claims",
+            "Claims waiting in long polls.",
+            lambda: float(self.long_poller.waiting),
         )
         self.metrics.watch(
-            "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
+            "penstock_listeners", "Open event streams.", lambda: float(len(self.hub.listeners))
         )
 
     def make_all_agents(self) -> list[Agent]:

@@ -68,7 +68,7 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: Moment
     correlation_id: str
     key: str = ""
-    # Identifies the graph, so that a repeated start is recognised.
+    # Identifies the graph, so that a repeated start is recognized.
     digest: str = ""
     state: WorkflowState = WorkflowState.RUNNING
     # Grows with every redrive.

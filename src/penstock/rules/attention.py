@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from penstock.model.message import Moment
+from penstock.rules.plurals import format_count
 
 # A queue without a worker is listed once its oldest message has waited for this long.
 MIN_UNSERVED_S = 30.0
@@ -72,7 +73,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionKind.DEAD_LETTERS,
             AttentionLevel.BAD,
             facts.queue,
-            f"{count_of(facts.died, 'message')} died in the last 5 minutes"
+            f"{format_count(facts.died, 'message')} died in the last 5 minutes"
             + (", usually:" if facts.common_error else ""),
             facts.common_error or "",
             facts.died_at,
@@ -82,7 +83,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionKind.DEAD_LETTERS,
             AttentionLevel.WARNING,
             facts.queue,
-            f"{count_of(facts.dead, 'dead letter')} to redrive or purge",
+            f"{format_count(facts.dead, 'dead letter')} to redrive or purge",
         )
     if not facts.ready:
         return
@@ -92,7 +93,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionKind.PAUSED,
             AttentionLevel.WARNING,
             facts.queue,
-            f"is paused, and {count_of(facts.ready, 'message')} {verb}",
+            f"is paused, and {format_count(facts.ready, 'message')} {verb}",
             at=facts.since,
         )
     elif not facts.has_worker and (facts.waits or 0.0) >= MIN_UNSERVED_S:
@@ -100,10 +101,6 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionKind.NO_WORKER,
             AttentionLevel.WARNING,
             facts.queue,
-            f"{count_of(facts.ready, 'message')} {verb} and no worker serves this queue",
+            f"{format_count(facts.ready, 'message')} {verb} and no worker serves this queue",
             at=facts.since,
         )
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

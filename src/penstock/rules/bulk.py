@@ -89,7 +89,7 @@ def check_verb_fields(request: BulkRequest) -> None:
         ("priority", request.priority, BulkVerb.REPRIORITISE),
     ):
         if value is not None and request.verb is not verb:
-            raise InvalidInput(f"{name} belongs to verb '{verb}'; verb '{request.verb}' has none")
+            raise InvalidInput(f"verb '{request.verb}' does not accept {name}; only '{verb}' does")
 
 
 def check_ids(ids: Sequence[int]) -> None:

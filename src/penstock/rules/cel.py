@@ -14,7 +14,7 @@ POSITION = re.compile(r"<input>:(\d+):(\d+): (.*)")
 # Error texts of the engine about a field that the message does not have.
 MISSING = ("NOT_FOUND", "No value with name")
 WORD, FIELD = re.compile(r"\bmessage\b"), re.compile(r"\bmessage\s*\.\s*(\w+)")
-# The expressions that stand for several conditions of neighbours.
+# The expressions that stand for several conditions of neighbors.
 MAX_COMBINED = 1_000
 
 

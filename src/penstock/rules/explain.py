@@ -13,6 +13,7 @@ from penstock.model.waiting import StoredHold
 from penstock.rules.anomalies import get_patience
 from penstock.rules.items import find_successor
 from penstock.rules.lifecycle import CODE_CHANGED
+from penstock.rules.plurals import format_count
 
 # Agents that make messages runnable look every second; more than this is a stall.
 AGENTS_LATE_S = 10
@@ -114,7 +115,7 @@ def explain_dead(record: Record) -> Cause:
     error = f": {first_line(record.error)}" if record.error else ""
     return Cause(
         CauseCode.DEAD,
-        f"it is a dead letter after {count(record.attempts, 'attempt')}"
+        f"it is a dead letter after {format_count(record.attempts, 'attempt')}"
         f" ({record.reason or 'dead'}){error}",
         "fix the cause, then redrive it",
         {"reason": record.reason, "attempts": record.attempts, "deliveries": record.deliveries},
@@ -254,7 +255,8 @@ def explain_hold(situation: ExplainSnapshot, hold: StoredHold) -> Cause:
         case "after":
             return Cause(
                 CauseCode.WAITS,
-                f"it waits for {count(situation.open_edges, 'message')} to end ({hold.policy})",
+                f"it waits for {format_count(situation.open_edges, 'message')} to end"
+                f" ({hold.policy})",
                 "see what those wait for, or redrive the dead ones",
                 evidence | {"open": situation.open_edges, "policy": hold.policy},
             )
@@ -300,7 +302,8 @@ def explain_ready(situation: ExplainSnapshot) -> Iterator[Cause]:
     if ahead:
         yield Cause(
             CauseCode.IN_LINE,
-            f"{count(ahead, 'message')} {'is' if ahead == 1 else 'are'} before it in the queue",
+            f"{format_count(ahead, 'message')} {'is' if ahead == 1 else 'are'} before it in the"
+            " queue",
             "wait, start more workers, or raise its priority",
             {"ahead": ahead},
         )
@@ -325,8 +328,7 @@ def explain_workers(situation: ExplainSnapshot) -> Iterator[Cause]:
     if not able:
         yield Cause(
             CauseCode.TYPE_NOT_SERVED,
-            f"{count(len(situation.workers), 'worker')} serve queue {name!r}, but none has the"
-            f" type {type_!r}",
+            f"no worker of queue {name!r} handles the type {type_!r}",
             "start a worker that has this task",
             {"workers": len(situation.workers), "type": type_},
         )
@@ -335,7 +337,7 @@ def explain_workers(situation: ExplainSnapshot) -> Iterator[Cause]:
     if slots and all(each.slots for each in able) and claimed >= slots:
         yield Cause(
             CauseCode.SLOTS_BUSY,
-            f"all {slots} slots of {count(len(able), 'worker')} are busy",
+            f"all {slots} slots of {format_count(len(able), 'worker')} are busy",
             "wait, or start more workers",
             {"slots": slots, "claimed": claimed, "workers": len(able)},
         )
@@ -348,10 +350,6 @@ def serves_type(worker: WorkerInfo, queue: str, type_: str) -> bool:
 
 def first_line(error: str | None) -> str:
     return (error or "").partition("\n")[0][:200]
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ago(now: Moment, at: Moment) -> str:

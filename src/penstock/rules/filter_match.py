@@ -187,7 +187,7 @@ def step_into(value: AnyValue, name: str) -> Iterator[AnyValue]:
 
 
 def find_bounds(node: Node) -> Bounds:
-    """Derives bounds from the terms that every match must fulfil."""
+    """Derives bounds from the terms that every match must satisfy."""
     bounds = Bounds()
     for term in node.nodes if isinstance(node, All) else (node,):
         if isinstance(term, Term):

@@ -51,7 +51,7 @@ def add_histogram(total: dict[int, int], other: Mapping[int, int]) -> None:
 
 
 def coarsen(histogram: Mapping[int, int]) -> dict[int, int]:
-    """Joins neighbouring buckets. Each is named after the one in its middle."""
+    """Joins neighboring buckets. Each is named after the one in its middle."""
     joined: dict[int, int] = {}
     for bucket, count in histogram.items():
         middle = bucket - bucket % COARSE + COARSE // 2

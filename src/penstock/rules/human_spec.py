@@ -193,7 +193,9 @@ def check_timeout(spec: HumanSpec) -> None:
     policy = spec.on_timeout
     chosen = [policy.decide is not None, bool(policy.escalate), policy.expire]
     if sum(chosen) != 1:
-        raise InvalidInput("human step: on_timeout needs one of decide, escalate and expire")
+        raise InvalidInput(
+            "human step: on_timeout needs exactly one of decide, escalate and expire"
+        )
     if policy.decide is not None:
         find_option(spec, policy.decide)
     check_count("escalate", len(policy.escalate), MAX_ESCALATIONS)

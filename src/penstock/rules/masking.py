@@ -62,7 +62,7 @@ def check_filter(node: Node, queues: Iterable[Queue], reveals: Reveals) -> None:
                 if is_masked(term, entry):
                     raise FieldMasked(
                         f"{describe_field(term)} is masked in queue {queue.name!r}; searching it"
-                        " needs the right 'reveal'; leave out the queue, such as by"
+                        " needs the right 'reveal'; exclude the queue with"
                         f" -queue:{queue.name}"
                     )
 

@@ -87,7 +87,7 @@ def make_reader(reads: frozenset[str]) -> Callable[[Draft], object] | None:
 
 
 def split_into_groups(rules: tuple[CompiledRule, ...]) -> Iterator[tuple[CompiledRule, ...]]:
-    """Groups neighbours with a condition. Rules without one always match."""
+    """Groups neighbors with a condition. Rules without one always match."""
     for conditional, found in groupby(rules, lambda each: each.condition is not None):
         run = tuple(found)
         size = MAX_GROUP if conditional else 1

@@ -106,7 +106,7 @@ def check_outputs(rule: Rule) -> None:
     made = 1 + sum(action.copy is not None for action in rule.do) + len(list_patterns(rule))
     if made > MAX_OUTPUTS:
         raise InvalidInput(
-            f"do makes {made} messages of one, with its copies and human steps; at most"
+            f"do would publish {made} messages for each match, with copies and human steps; at most"
             f" {MAX_OUTPUTS} are allowed"
         )
 

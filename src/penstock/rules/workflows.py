@@ -11,6 +11,7 @@ import msgspec
 from penstock.errors import InvalidInput
 from penstock.model.message import After, State
 from penstock.model.workflow import NodeDraft, Workflow, WorkflowNode, WorkflowState
+from penstock.rules.plurals import format_count
 from penstock.rules.validation import check_text
 
 MAX_NODES = 10_000
@@ -88,10 +89,11 @@ def check_node(place: int, node: NodeDraft, count: int) -> None:
         if not 0 <= parent < count:
             raise InvalidInput(f"node {place} waits for node {parent}, which does not exist")
     if len(set(node.after)) < len(node.after):
-        raise InvalidInput(f"node {place} waits for a node twice")
+        raise InvalidInput(f"node {place} lists a node twice in `after`")
     if node.policy == "any" and not 1 <= node.need <= len(node.after):
         raise InvalidInput(
-            f"node {place} needs {node.need} of {len(node.after)} nodes; that cannot be reached"
+            f"node {place}: need is {node.need}, but it waits for"
+            f" {format_count(len(node.after), 'node')}"
         )
     draft = node.draft
     for field, given in (("name", draft.name), ("dedup", draft.dedup)):

@@ -62,7 +62,7 @@ class Check(Struct, frozen=True):
 
     name: str
     text: str
-    well: bool = True
+    ok: bool = True
 
 
 class StoreHotPath(Protocol):

@@ -54,7 +54,7 @@ class Keys(Struct, frozen=True, omit_defaults=True):
     cursor: str | None = None
 
 
-class Rotate(Struct, frozen=True, forbid_unknown_fields=True):
+class RotateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The previous key stays valid for `grace` seconds."""
 
     grace: Annotated[float, Meta(ge=0, le=2_592_000)] = 0.0

@@ -54,8 +54,9 @@ class FailedItem(Struct, frozen=True):
 
 
 class BulkView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A bulk action. Messages up to `as_of` belong to it. Of a dry run, `done` is what would be
-    done. `skipped` counts by reason; of the failed ones, the first 100 are listed."""
+    """A bulk action. Messages up to `as_of` belong to it. In a dry run, `done` counts the
+    messages that would change. `skipped` counts by reason; of the failed ones, the first 100 are
+    listed."""
 
     id: str
     verb: BulkVerb
@@ -81,8 +82,8 @@ class BulkView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: list[FailedItem] = []
 
 
-class BulkViews(Struct, frozen=True):
-    """Newest first."""
+class BulkList(Struct, frozen=True):
+    """Bulk actions, newest first."""
 
     actions: list[BulkView]
 

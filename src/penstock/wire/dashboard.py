@@ -194,7 +194,7 @@ class NewView(Struct, frozen=True, forbid_unknown_fields=True):
     filter: Annotated[str, Meta(min_length=1)]
 
 
-class SavedViewView(Struct, frozen=True):
+class SavedViewItem(Struct, frozen=True):
     """A filter of messages under a name. `saved_by` is the subject of the last change."""
 
     name: str
@@ -203,8 +203,8 @@ class SavedViewView(Struct, frozen=True):
     saved_at: Time
 
 
-class SavedViewViews(Struct, frozen=True):
-    views: list[SavedViewView]
+class SavedViewList(Struct, frozen=True):
+    views: list[SavedViewItem]
 
 
 def make_hour_view(now: Moment, points: Iterable[MetricPoint]) -> OverviewHour:

@@ -54,8 +54,9 @@ class PublishRequest(
     """A message to publish. `body` is any JSON and is stored as sent. Use `body_base64` and
     `content_type` for other bytes.
 
-    Clients of ScaiQueue may use its names for some fields: a priority of tier * 1000 + score, a
-    dedup key for a day, the lease, the attempts, and two headers."""
+    Fields of ScaiQueue are accepted: `priority_tier` and `priority_score` (priority = tier * 1000 +
+    score), `idempotency_key` (dedup key for a day), `visibility_timeout_s` (lease), `max_retries`
+    (max_attempts), and `source_type` and `source_id` (headers)."""
 
     queue: Name = "default"
     type: Word = "message"

@@ -69,11 +69,11 @@ class ChangeQueue(Struct, frozen=True, forbid_unknown_fields=True):
     settings: Settings
 
 
-class Rename(Struct, frozen=True, forbid_unknown_fields=True):
+class RenameRequest(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
 
 
-class Purge(Struct, frozen=True, forbid_unknown_fields=True):
+class PurgeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Ends up to `limit` messages in these places as cancelled."""
 
     places: Annotated[list[Place], Meta(min_length=1, max_length=3)]
@@ -84,7 +84,7 @@ class Purged(Struct, frozen=True):
     purged: int
 
 
-class Prune(Struct, frozen=True, forbid_unknown_fields=True):
+class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Deletes up to `limit` finished messages that ended before `before`, the oldest first. Without
     `before`, all that have ended."""
 
@@ -241,7 +241,7 @@ class AutoscaleView(Struct, frozen=True):
     run_seconds: float
 
 
-class AutoscaleViews(Struct, frozen=True, omit_defaults=True):
+class AutoscaleList(Struct, frozen=True, omit_defaults=True):
     queues: list[AutoscaleView]
     cursor: str | None = None
 

@@ -29,7 +29,7 @@ class RuleView(RuleFields, frozen=True, kw_only=True, omit_defaults=True):
     suspended: str = ""
 
 
-class RuleViews(Struct, frozen=True, omit_defaults=True):
+class RuleList(Struct, frozen=True, omit_defaults=True):
     rules: list[RuleView]
     cursor: str | None = None
 

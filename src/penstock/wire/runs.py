@@ -117,7 +117,7 @@ class RunSignal(Struct, frozen=True, omit_defaults=True):
 
 
 class RunOutcome(Struct, frozen=True, omit_defaults=True):
-    """The end of an awaited message. It has no `state` before it ended."""
+    """The end of an awaited message. `state` is absent until it ends."""
 
     id: str
     state: State | None = None

@@ -38,7 +38,7 @@ class SchemaView(Struct, frozen=True):
     schema: Raw
 
 
-class SchemaViews(Struct, frozen=True, omit_defaults=True):
+class SchemaList(Struct, frozen=True, omit_defaults=True):
     schemas: list[SchemaView]
     cursor: str | None = None
 
@@ -76,7 +76,7 @@ class BindingView(Struct, frozen=True):
     follow: bool
 
 
-class BindingViews(Struct, frozen=True, omit_defaults=True):
+class BindingList(Struct, frozen=True, omit_defaults=True):
     bindings: list[BindingView]
     cursor: str | None = None
 

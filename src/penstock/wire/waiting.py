@@ -31,12 +31,12 @@ class StepView(Struct, frozen=True, omit_defaults=True):
     result_base64: str | None = None
 
 
-class StepViews(Struct, frozen=True):
+class StepList(Struct, frozen=True):
     steps: list[StepView]
 
 
 class NewSignal(Struct, frozen=True, forbid_unknown_fields=True):
-    """A signal. One that is repeated with the same `key` and body is stored once."""
+    """A signal. Sending it again with the same `key` and body has no effect."""
 
     body: Json = UNSET
     body_base64: str | None = None

@@ -134,7 +134,7 @@ class Completer:
             for end in ends:
                 await self.write([end], write)
             return
-        log.error("result_not_written", id=ends[0].context.id, error=repr(error))
+        log.error("settle_failed", id=ends[0].context.id, error=repr(error))
         self.handle_answers(ends, [MISSING])
 
     async def complete(self, ends: list[RunEnd]) -> list[Answer]:

@@ -93,7 +93,7 @@ class DurableSteps:
         base = os.environ.get(PUBLIC_URL, "").rstrip("/")
         if not base:
             raise InvalidInput(
-                f"a callback URL needs {PUBLIC_URL}, the address of the server for other systems"
+                f"set {PUBLIC_URL} to the public URL of the server to create callback URLs"
             )
         check_wait(name, expires)
         return self.make_url(base, self.run.take("callback_url"), name, parse_seconds(expires))

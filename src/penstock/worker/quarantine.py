@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
 class Quarantine:
     """Runs suspects one at a time, those with the fewest deliveries first.
 
-    So a message that kills every worker runs after the neighbours that died with it. Ordinary
+    So a message that kills every worker runs after the neighbors that died with it. Ordinary
     retries run at once. The store records the begin of each run first.
     """
 

@@ -48,7 +48,9 @@ class RunLog:
     def log_left_out(self, now: float) -> None:
         """Logs how many completed runs were left out in the last second."""
         if self.left_out:
-            log.info("runs_completed", not_shown=self.left_out, seconds=round(now - self.second, 1))
+            log.info(
+                "runs_completed", suppressed=self.left_out, seconds=round(now - self.second, 1)
+            )
         self.second, self.lines, self.left_out = now, 0, 0
 
     def log_settled(self, end: RunEnd, state: State | None) -> None:

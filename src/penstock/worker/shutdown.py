@@ -27,7 +27,7 @@ async def shut_down(worker: "Worker") -> None:
     for cut in await asyncio.gather(*(lane.stop() for lane in worker.routes.executors)):
         worker.release(cut)
     if not await wait_until_drained(worker, FINAL_FLUSH_TIMEOUT_S):
-        log.error("stopped_with_unwritten_results", count=worker.completer.waiting)
+        log.error("unsettled_at_shutdown", count=worker.completer.waiting)
     worker.run_log.log_left_out(time.monotonic())
     await worker.artifact_keeper.stop()
     await worker.heartbeat.stop()

@@ -121,7 +121,7 @@ class Waiters(Producers, Consumers):
         )
         assert told == known
         waits = [check for check in self.run(self.store.examine()) if check.name == "waits"]
-        assert all(check.well for check in waits), waits
+        assert all(check.ok for check in waits), waits
 
     def decide_outside(self, id: int) -> None:
         """A decision ends a held message; a second one comes too late."""

@@ -92,7 +92,7 @@ def refuse_held(routing: Routing, policy: RulePolicy) -> None:
     for rule in routing.fired:
         if policy.monitor.is_suspended(rule.stored):
             raise CannotGovern(
-                f"rule {rule.name!r} is suspended and holds back what it matches; `penstock rule"
+                f"rule {rule.name!r} is suspended and blocks matching messages; `penstock rule"
                 f" enable {rule.name}` resumes it"
             )
 
@@ -144,7 +144,8 @@ def admit_output(output: RuleOutput, sent: Draft, rule: CompiledRule | None, adm
     except PenstockError as error:
         if rule is None:
             raise
-        raise RefusedOutput(rule, f"queue {queue.name!r} refuses its message: {error}") from None
+        text = f"queue {queue.name!r} rejected the message of rule {rule.name!r}: {error}"
+        raise RefusedOutput(rule, text) from None
     if output.state is None:
         return entry
     return replace(entry, unit=Unit(state=output.state, reason=output.reason))

@@ -113,7 +113,7 @@ class EndEvaluation:
                 entry = self._govern(output.draft, output.queue)
         except PenstockError as error:
             raise EvaluationError(
-                f"queue {output.queue.name!r} refuses its message: {error}"
+                f"queue {output.queue.name!r} rejected the message of rule {rule.name!r}: {error}"
             ) from None
         return replace(entry, overflow="dead")
 

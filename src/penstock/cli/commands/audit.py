@@ -51,7 +51,11 @@ def audit() -> None:
 @click.option("--verb", help="Filter by operation.")
 @click.option("--target", help="Filter by a part of the target.")
 @click.option("--request", "request_id", help="Filter by request id.")
-@click.option("--refused/--done", default=None, help="Only denied requests, or only changes.")
+@click.option(
+    "--refused/--done",
+    default=None,
+    help="Show only denied requests (--refused) or only changes (--done).",
+)
 @click.option("--since", help="Only entries from this time on: 2026-11-16, today or -2h.")
 @click.option("--until", help="Only entries before this time.")
 @click.option("--before", type=int, help="Only entries with lower ids.")

@@ -114,7 +114,7 @@ def describe_cancelled(record: Record, state: State, requested: bool) -> dict[st
 @click.argument("references", nargs=-1)
 @add_bulk_options
 def purge(session: CommandContext, references: tuple[str, ...], **given: Any) -> None:
-    """End ready, scheduled and dead messages as cancelled.
+    """Cancel ready, scheduled and dead messages.
 
     Unlike `penstock cancel`, it also ends dead letters, and it does not affect running messages.
 
@@ -209,7 +209,7 @@ def edit(session: CommandContext, reference: str, body: str) -> None:
 def reprioritise(
     session: CommandContext, references: tuple[str, ...], priority: int, **given: Any
 ) -> None:
-    """Change the priority by which waiting messages are claimed.
+    """Change the priority of waiting messages.
 
     The new priority also applies to retries. The queue must use the ordering `priority`.
 

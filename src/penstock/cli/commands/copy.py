@@ -16,6 +16,7 @@ from penstock.cli.context import CommandContext, command, locate_store, make_aud
 from penstock.cli.output import print_json, print_table
 from penstock.errors import InvalidInput, InvalidState, StoreUnusable
 from penstock.model.message import PLACE_STATES
+from penstock.rules.plurals import format_count
 from penstock.store import Store
 
 group = click.Group()
@@ -54,7 +55,7 @@ def copy(
         return
     print_plan(plan)
     resumes = "would resume, " if plan.resumes else ""
-    messages = "1 message" if plan.messages == 1 else f"{plan.messages:,} messages"
+    messages = format_count(plan.messages, "message")
     if dry_run:
         print(f"\n{resumes}would copy {messages} to {locate_store(target)}")
         if plan.claimed:
@@ -105,7 +106,7 @@ def make_progress(quiet: bool) -> Callable[[int], None]:
         if quiet or not sys.stderr.isatty() or time.monotonic() < last + REPORT_INTERVAL_S:
             return
         last = time.monotonic()
-        print(f"{count:,} messages copied", file=sys.stderr)
+        print(f"{format_count(count, 'message')} copied", file=sys.stderr)
 
     return show
 

@@ -35,7 +35,7 @@ def demo(session: CommandContext) -> None:
 async def play(session: CommandContext, url: str, folder: Path) -> None:
     from penstock.cli.commands.jobs import ensure_shell_queue
     from penstock.cli.demo.app import app
-    from penstock.cli.demo.steps import ACTS, DemoStage
+    from penstock.cli.demo.steps import STEPS, DemoStage
     from penstock.worker.executors.shell import ShellHandler
     from penstock.worker.options import WorkerOptions
     from penstock.worker.worker import Worker
@@ -56,10 +56,10 @@ async def play(session: CommandContext, url: str, folder: Path) -> None:
         address=app.connections.address(),
     )
     async with app.agents(broker), worker:
-        for number, (title, act) in enumerate(ACTS.items(), 1):
-            result = await play_act(title, act(DemoStage(broker, url, folder)))
+        for number, (title, step) in enumerate(STEPS.items(), 1):
+            result = await run_step(title, step(DemoStage(broker, url, folder)))
             if session.as_json:
-                print_json({"act": number, "title": title, "result": result})
+                print_json({"step": number, "title": title, "result": result})
             else:
                 print(f"{number:>2}  {title:<16}  {result}", flush=True)
     if not session.as_json:
@@ -69,9 +69,9 @@ async def play(session: CommandContext, url: str, folder: Path) -> None:
     await app.aclose()
 
 
-async def play_act(title: str, act: Awaitable[str]) -> str:
+async def run_step(title: str, step: Awaitable[str]) -> str:
     try:
-        return await act
+        return await step
     except TimeoutError:
         raise JobFailed(f"demo step {title!r} timed out") from None
 

@@ -217,7 +217,7 @@ def retry(session: CommandContext, references: tuple[str, ...], **given: Any) ->
 @add_filter_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(session: CommandContext, references: tuple[str, ...], yes: bool, **given: Any) -> None:
-    """End dead letters as cancelled.
+    """Purge dead letters: they end as cancelled.
 
     They remain visible until their retention period ends.
 

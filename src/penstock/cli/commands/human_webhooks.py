@@ -76,7 +76,7 @@ def delete(session: CommandContext, name: str) -> None:
     penstock human-webhook delete chat
     """
     session.run(lambda broker: broker.inbox.webhooks.delete(name, scope=session.scope))
-    session.print_result({"name": name}, f"webhook {name} is deleted")
+    session.print_result({"name": name}, f"webhook {name} deleted")
 
 
 COMMANDS = {"human-webhook": human_webhook}

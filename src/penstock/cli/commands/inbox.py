@@ -309,7 +309,7 @@ def delete(session: CommandContext, name: str) -> None:
     penstock pattern delete refund
     """
     session.run(lambda broker: broker.inbox.patterns.delete(name, scope=session.scope))
-    session.print_result({"name": name}, f"pattern {name} is deleted")
+    session.print_result({"name": name}, f"pattern {name} deleted")
 
 
 COMMANDS = {"inbox": inbox, "decide": decide, "pattern": pattern}

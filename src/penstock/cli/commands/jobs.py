@@ -146,7 +146,8 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
     """Enqueue shell jobs, given as JSON or with options.
 
     With -, jobs are read from standard input, one JSON object per line. Several jobs are enqueued
-    atomically: if one is invalid, none is enqueued.
+    atomically: if one is invalid, none is enqueued. As in QueueCTL, lower priorities run sooner;
+    in `penstock send`, higher ones do.
 
     \b
     penstock enqueue '{"id": "j1", "command": "echo hi"}'
@@ -237,7 +238,8 @@ def send(
     """Enqueue a task of an app.
 
     ARGUMENTS are values, or NAME=VALUE for keyword arguments. A value that is valid JSON is
-    decoded, any other is passed as a string. Quote strings that look like JSON: '"42"'.
+    decoded, any other is passed as a string. Quote strings that look like JSON: '"42"'. Higher
+    priorities run sooner; for shell jobs (`penstock enqueue`), lower ones do.
 
     \b
     penstock send shop.tasks.send_mail someone@example.org subject=hello

@@ -52,7 +52,7 @@ def key() -> None:
 )
 @click.option("--expires", metavar="DURATION", help="Time until the key expires, such as 90d.")
 @click.option("--rate", type=click.FloatRange(min=0.001), help="Maximum requests per second.")
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the key.")
 def create(session: CommandContext, name: str, expires: str | None, **given: Any) -> None:
     """Create an API key and print it. It is not shown again.
 
@@ -173,7 +173,7 @@ def role() -> None:
 @command(role, "set")
 @click.argument("name")
 @click.argument("grants", nargs=-1, required=True)
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the role.")
 def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant: str) -> None:
     """Create or replace a role. A grant with a leading - denies the right.
 
@@ -189,7 +189,7 @@ def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant
 
 
 @command(role, "list")
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the role.")
 def list_roles(session: CommandContext, tenant: str) -> None:
     """List roles, including the built-in ones.
 
@@ -206,7 +206,7 @@ def list_roles(session: CommandContext, tenant: str) -> None:
 
 @command(role, "delete")
 @click.argument("name")
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the role.")
 def delete_role(session: CommandContext, name: str, tenant: str) -> None:
     """Delete a role. Keys that have it lose its grants.
 
@@ -214,7 +214,7 @@ def delete_role(session: CommandContext, name: str, tenant: str) -> None:
     penstock role delete mailer
     """
     session.run_on_store(lambda store: Credentials(store).delete_role(tenant, name))
-    session.print_result({"deleted": name}, f"role {name} is deleted")
+    session.print_result({"deleted": name}, f"role {name} deleted")
 
 
 COMMANDS = {"key": key, "role": role}

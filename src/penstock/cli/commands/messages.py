@@ -84,8 +84,8 @@ def list_(
 ) -> None:
     """List messages, newest first.
 
-    To see the next page, pass the last id as --before. With --filter, messages are listed in the
-    order of the index that the search uses; pass --cursor to see the next page.
+    To see the next page, pass the last id as --before. With --filter, the order
+    depends on the filter; pass --cursor to see the next page.
 
     \b
     penstock list --state dead

@@ -1,4 +1,4 @@
-"""The `pipeline` commands: extract, analyse, report, compact and reconcile."""
+"""The `pipeline` commands: extract, analyze, report, compact and reconcile."""
 
 import sys
 import time
@@ -20,6 +20,7 @@ from penstock.cli.pipeline_output import (
     write_atomically,
 )
 from penstock.extras import require_extra
+from penstock.rules.plurals import format_count
 
 if TYPE_CHECKING:
     from penstock.model.anomalies import AnomalyThresholds
@@ -34,7 +35,7 @@ lake_option = click.option(
 
 @click.group("pipeline")
 def pipeline() -> None:
-    """Export history to a data lake and analyse it. Requires penstock[pipeline].
+    """Export history to a data lake and analyze it. Requires penstock[pipeline].
 
     \b
     penstock pipeline run --lake lake
@@ -107,7 +108,10 @@ def extract(session: CommandContext, lake: str, master: str) -> None:
         print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
         acts = f" and {done.acts} audit entries" if done.acts else ""
-        print(f"added {done.messages} messages and {done.history} history rows{acts} to {lake}")
+        print(
+            f"added {format_count(done.messages, 'message')} and"
+            f" {format_count(done.history, 'history row')}{acts} to {lake}"
+        )
 
 
 def make_reporter(session: CommandContext) -> Callable[["Manifest"], None]:

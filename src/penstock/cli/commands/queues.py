@@ -19,6 +19,7 @@ from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Pruned
 from penstock.rules.durations import parse_seconds
+from penstock.rules.plurals import format_count
 
 
 @click.group("queue")
@@ -194,7 +195,7 @@ add_state_command("archive", QueueState.ARCHIVED, "Archive a queue: no claims an
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool) -> None:
-    """End waiting messages of a queue as cancelled.
+    """Cancel the waiting messages of a queue.
 
     They remain visible until their retention period ends. Running messages are not affected.
 
@@ -216,7 +217,7 @@ def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool
         return done
 
     if not yes and (waiting := session.run(count)):
-        click.confirm(f"End {waiting} messages as cancelled?", abort=True, err=True)
+        click.confirm(f"Cancel {format_count(waiting, 'message')}?", abort=True, err=True)
     purged = session.run(work)
     session.print_result({"purged": purged}, f"{purged} purged")
 

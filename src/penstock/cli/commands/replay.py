@@ -8,6 +8,7 @@ import msgspec
 from penstock.cli.commands.pipeline import add_pipeline_options, open_spark
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json
+from penstock.rules.plurals import format_count
 
 if TYPE_CHECKING:
     from penstock.pipeline.replay import ReplayResult
@@ -71,7 +72,7 @@ def report(session: CommandContext, lake: str, done: "ReplayResult", *, dry_run:
         print_json({"lake": lake, "matched": done.matched, **msgspec.to_builtins(done)})
         return
     into = ", ".join(f"{queue} {count}" for queue, count in done.queues.items())
-    print(f"{done.matched} messages match" + (f": {into}" if into else ""))
+    print(f"{format_count(done.matched, 'message')} matched" + (f": {into}" if into else ""))
     if not dry_run:
         print(f"{done.published} published, {done.repeated} already replayed")
 

@@ -16,6 +16,7 @@ from penstock.cli.output import format_clock, print_json, print_json_lines, prin
 from penstock.errors import InvalidInput
 from penstock.model.routing import Action, Rule, RuleCoverage, RuleTest, StoredRule
 from penstock.rules.durations import parse_seconds
+from penstock.rules.plurals import format_count
 from penstock.rules.rule_checks import name_rule, parse_rule
 
 last_option = click.option(
@@ -216,9 +217,9 @@ def test(session: CommandContext, file: Path, last: int) -> None:
 
 
 def print_test(each: Rule, result: RuleTest) -> None:
-    print(f"{each.name}: {result.matched} of {result.tried} messages match,"
-          f" {result.shadowed} go to an earlier rule, {result.missing_field} lack a field,"
-          f" {result.errors} errors")  # fmt: skip
+    print(f"{each.name}: matched {result.matched} of {format_count(result.tried, 'message')};"
+          f" earlier rule {result.shadowed}, missing field {result.missing_field},"
+          f" errors {result.errors}")  # fmt: skip
     rows = [(each.id, each.queue, each.type, each.verdict, ", ".join(each.outputs),
              ", ".join(each.changed), each.note) for each in result.effects]  # fmt: skip
     if rows:
@@ -265,8 +266,8 @@ def backtest(session: CommandContext, file: Path, since: str, lake: str, master:
             print_json({"rule": name, **msgspec.to_builtins(result)})
             continue
         into = ", ".join(f"{queue} {count}" for queue, count in result.queues.items())
-        print(f"{name}: {result.matched} of {result.tried} messages match,"
-              f" {result.missing_field} lack a field, {result.errors} errors"
+        print(f"{name}: matched {result.matched} of {format_count(result.tried, 'message')};"
+              f" missing field {result.missing_field}, errors {result.errors}"
               + (f": {into}" if into else ""))  # fmt: skip
 
 

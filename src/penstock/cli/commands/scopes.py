@@ -39,7 +39,7 @@ def create(
         ),
         create=True,
     )
-    session.print_result(made, f"scope {name} exists")
+    session.print_result(made, f"scope {name} saved")
 
 
 @command(scope, "list")

@@ -62,11 +62,11 @@ IDENTITY = (
     click.option("--introspect-url", metavar="URL",
                  help="Introspection endpoint (RFC 7662) for opaque tokens."),
     click.option("--introspect-kind", type=click.Choice(["rfc7662", "lookup"]),
-                 help="Kind of endpoint: rfc7662, or lookup (POST /v1/accounts/lookup)."),
+                 help="Introspection protocol: rfc7662, or lookup (POST /v1/accounts/lookup)."),
     click.option("--token-scopes", metavar="SCOPE=WORDS",
-                 help="Meaning of other JWT scopes: 'codeq', or jobs:run=claim+complete,..."),
+                 help="Map JWT scopes to rights, such as jobs:run=claim+complete, or 'codeq'."),
     click.option("--require-claims", metavar="CLAIM", multiple=True,
-                 help="Further claim that JWTs must have, such as iat. Repeatable."),
+                 help="Additional required claim of JWTs, such as iat. Repeatable."),
     click.option("--require-event-types/--no-require-event-types", default=None,
                  help="Reject JWTs without the claim eventTypes."),
     click.option("--jwt-tenant-claim", metavar="CLAIM", help="Claim that holds the tenant."),
@@ -109,7 +109,9 @@ FILES_AND_WEBHOOKS = (
         default=None,
         help="Allow webhooks to loopback and private addresses.",
     ),
-    click.option("--lake", metavar="LOCATION", help="Lake of pipeline runs from the dashboard."),
+    click.option(
+        "--lake", metavar="LOCATION", help="Lake for pipeline runs started on the dashboard."
+    ),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(
         "--artifacts",

@@ -92,9 +92,9 @@ def doctor(session: CommandContext) -> None:
     if session.as_json:
         print_json_lines(checks)
     else:
-        rows = [("ok" if check.well else "WARN", check.name, check.text) for check in checks]
+        rows = [("ok" if check.ok else "WARN", check.name, check.text) for check in checks]
         print_table(("", "check", "result"), rows, "nothing to check")
-    if not all(check.well for check in checks):
+    if not all(check.ok for check in checks):
         sys.exit(1)
 
 

@@ -13,6 +13,7 @@ from penstock.cli.times import parse_time, to_moment
 from penstock.model.broadcast import BroadcastSubscription, make_child_name
 from penstock.model.message import Moment
 from penstock.rules.durations import parse_seconds
+from penstock.rules.plurals import format_count
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)
 
@@ -53,7 +54,7 @@ def seen(session: CommandContext, queue: str, name: str, key: str) -> None:
 @click.option(
     "--filter", default="", help="Filter of the messages it receives, as in `penstock list`."
 )
-@click.option("--ttl", help="Time without a claim after which it is deleted, such as 7d.")
+@click.option("--ttl", help="Delete the subscription after this time without a claim, such as 7d.")
 @click.option("--start", default="now", show_default=True,
               help="Start: now, earliest, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
 @click.option(
@@ -140,7 +141,7 @@ def delete(session: CommandContext, queue: str, name: str) -> None:
     )
     session.print_result(
         {"subscription": name, "queue": queue, "cancelled": count},
-        f"{name} deleted; {count} messages cancelled",
+        f"{name} deleted; {format_count(count, 'message')} cancelled",
     )
 
 

@@ -23,7 +23,7 @@ def trust() -> None:
 @click.argument("name", metavar="SCOPE")
 @click.argument("trusted", metavar="TRUSTED")
 @click.argument("grants", nargs=-1, required=True)
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the trust.")
 def set_(
     session: CommandContext, name: str, trusted: str, grants: tuple[str, ...], tenant: str
 ) -> None:
@@ -50,7 +50,7 @@ def describe_trust(each: Trust) -> dict[str, object]:
 
 
 @command(trust, "list")
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the trust.")
 def list_(session: CommandContext, tenant: str) -> None:
     """List trusts between scopes.
 
@@ -67,7 +67,7 @@ def list_(session: CommandContext, tenant: str) -> None:
 @command(trust, "delete")
 @click.argument("name", metavar="SCOPE")
 @click.argument("trusted", metavar="TRUSTED")
-@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the trust.")
 def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> None:
     """Delete a trust.
 

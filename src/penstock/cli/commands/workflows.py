@@ -10,6 +10,7 @@ from penstock.cli.output import format_ago, print_json, print_table
 from penstock.errors import InvalidState
 from penstock.model.message import Moment
 from penstock.model.workflow import Workflow, WorkflowState, WorkflowView
+from penstock.rules.plurals import format_count
 from penstock.wire.workflows import make_workflow_detail, make_workflow_summary
 
 POLL_INTERVAL_S = 0.5
@@ -110,7 +111,9 @@ def redrive(session: CommandContext, id: str) -> None:
 
 
 def report(session: CommandContext, id: str, count: int, verb: str) -> None:
-    session.print_result({"id": id, "messages": count}, f"workflow {id}: {count} messages {verb}")
+    session.print_result(
+        {"id": id, "messages": count}, f"workflow {id}: {format_count(count, 'message')} {verb}"
+    )
 
 
 @command(workflow, "wait")

@@ -51,7 +51,7 @@ class DemoStage:
         return ", ".join(row.verb.value for row in record.timeline)
 
 
-Act: TypeAlias = Callable[[DemoStage], Awaitable[str]]
+DemoStep: TypeAlias = Callable[[DemoStage], Awaitable[str]]
 
 
 def check(right: bool, text: str) -> str:
@@ -217,7 +217,7 @@ def start_worker(stage: DemoStage, *words: str) -> "subprocess.Popen[bytes]":
     )
 
 
-ACTS: dict[str, Act] = {
+STEPS: dict[str, DemoStep] = {
     "task": run_task,
     "bulk enqueue": enqueue_many,
     "retries": retry_failures,

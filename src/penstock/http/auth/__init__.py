@@ -1,1 +1,1 @@
-"""Authentication, authorisation and rate limits of the HTTP service."""
+"""Authentication, authorization and rate limits of the HTTP service."""

@@ -29,7 +29,7 @@ class DenialLog:
     So one caller, operation and outcome has one entry a minute.
     """
 
-    name = "refusal_recorder"
+    name = "denial_log"
     every = 60.0
 
     def __init__(

@@ -27,7 +27,7 @@ QUEUES_TOPIC, WORKERS_TOPIC = "queues", "workers"
 class LiveFigures:
     """An agent that reads recent history and counts, at most twice per second."""
 
-    name = "dashboard_figures"
+    name = "live_figures"
     every = 0.5
 
     def __init__(self, store: Store, directory: QueueCache, counts: QueueCounts) -> None:

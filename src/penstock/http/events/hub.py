@@ -328,7 +328,7 @@ class Hub:
 class EventKeepalive:
     """Sends keepalives, which also detect clients that have disconnected."""
 
-    name = "event_pulse"
+    name = "event_keepalive"
     every = 15.0
 
     def __init__(self, hub: Hub) -> None:

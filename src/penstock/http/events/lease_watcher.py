@@ -97,7 +97,7 @@ class LeaseWatcher:
             self.outages.report_failure(self.name, error)
             return self.every
         except NotFound as error:
-            log.warning("claims_late", error=str(error))
+            log.warning("lease_watcher_failed", error=str(error))
             return self.every
         self.outages.report_success(self.name)
         return self.every

@@ -54,7 +54,7 @@ async def catch_up(
 
 
 async def watch_rights(call: RequestContext) -> None:
-    """Updates the rights of the caller, and returns when it is no longer authorised."""
+    """Updates the rights of the caller, and returns when it is no longer authorized."""
     while call.right is None or call.right in call.caller.access.rights:
         await asyncio.sleep(RIGHTS_INTERVAL_S)
         try:

@@ -200,7 +200,7 @@ async def find_newest(store: Store) -> ResumePoint:
 class HistoryTail:
     """Follows the history of the store while there are listeners."""
 
-    name = "event_follower"
+    name = "history_tail"
     every = 0.2
 
     def __init__(
@@ -260,7 +260,7 @@ class HistoryTail:
             self.outages.report_failure(self.name, error)
             return self.every
         except NotFound as error:
-            log.warning("events_late", error=str(error))
+            log.warning("history_tail_failed", error=str(error))
             return self.every
         self.outages.report_success(self.name)
         return wait

@@ -61,7 +61,7 @@ class WaitTail:
             self.outages.report_failure(self.name, error)
             return self.every
         except NotFound as error:
-            log.warning("wait_events_late", error=str(error))
+            log.warning("wait_tail_failed", error=str(error))
             return self.every
         self.outages.report_success(self.name)
         return self.every

@@ -25,7 +25,7 @@ from penstock.wire.access import (
     NewRole,
     Roles,
     RoleView,
-    Rotate,
+    RotateRequest,
     SealView,
     Trusts,
     TrustView,
@@ -148,10 +148,10 @@ async def list_keys(
 
 
 @access.add(
-    "POST", "/v1/keys/{id}/rotate", "Rotate an API key", KeyView, takes=Rotate,
+    "POST", "/v1/keys/{id}/rotate", "Rotate an API key", KeyView, takes=RotateRequest,
     right=Right.ACCESS, extent=RightScope.SCOPE, example={"grace": 3600},
 )  # fmt: skip
-async def rotate_key(call: RequestContext, id: KeyId, how: Rotate) -> KeyView:
+async def rotate_key(call: RequestContext, id: KeyId, how: RotateRequest) -> KeyView:
     made = get_credentials(call)
     old = await made.get_key(id, check_own_key(call))
     await check_key(call, old)

@@ -126,10 +126,10 @@ async def import_messages(
         Meta(description="States of the exported messages to import. Default: unfinished."),
     ] = (),
 ) -> Imported:
-    """Publishes one message per line (NDJSON), in the format of publish or of an export. Lines of
-    an export are taken if the message was ready, scheduled or claimed, so that finished work does
-    not run again; `state` takes others. Other fields that only an export has (id, timeline) are
-    ignored. Each line succeeds or fails on its own."""
+    """Publishes one message per line (NDJSON), in the format of publish or of an export. Of an
+    export, only messages that were ready, scheduled or claimed are imported, so that finished work
+    does not run again; `state` selects which states to import. Other fields that only an export
+    has (id, timeline) are ignored. Each line succeeds or fails on its own."""
     await call.admin.queue(queue, scope=call.scope)
     made = Importer(call, queue, frozenset(state) or WAITING_AND_CLAIMED)
     async for line in call.lines():

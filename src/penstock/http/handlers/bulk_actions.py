@@ -13,8 +13,8 @@ from penstock.model.bulk import BulkAction, BulkActor
 from penstock.rules.access import Right
 from penstock.wire.bulk import (
     BulkId,
+    BulkList,
     BulkView,
-    BulkViews,
     EditRequest,
     MoveRequest,
     NewBulk,
@@ -72,16 +72,16 @@ async def start_bulk(call: RequestContext, new: NewBulk) -> BulkView:
     return answer(call, action)
 
 
-@bulk_actions.add("GET", "/v1/bulk", "List bulk actions", BulkViews)
+@bulk_actions.add("GET", "/v1/bulk", "List bulk actions", BulkList)
 async def list_bulks(
     call: RequestContext,
     active: Annotated[bool, Meta(description="Only actions that have not ended.")] = False,
     limit: PageLimit = 50,
-) -> BulkViews:
+) -> BulkList:
     """Lists actions of the caller, and those of others in scopes that the caller may read as a
     whole. Ended ones are kept for 30 days."""
     found = await get_bulk(call).list_actions(active=active, limit=limit)
-    return BulkViews([make_bulk_view(each) for each in found])
+    return BulkList([make_bulk_view(each) for each in found])
 
 
 @bulk_actions.add("GET", "/v1/bulk/{id}", "Get a bulk action", BulkView,

@@ -22,7 +22,7 @@ from penstock.wire.fields import encode_body, to_datetime, to_optional_datetime
 
 # How many messages of one claim are measured for penstock_wait_seconds.
 WAIT_SAMPLE_SIZE = 10
-# A claim that waited longer is authorised again before it gets messages.
+# A claim that waited longer is authorized again before it gets messages.
 RIGHTS_HOLD_S = 1.0
 
 

@@ -31,8 +31,8 @@ from penstock.wire.dashboard import (
     NewView,
     Overview,
     OverviewHour,
-    SavedViewView,
-    SavedViewViews,
+    SavedViewItem,
+    SavedViewList,
     SessionView,
     SignIn,
     make_hour_view,
@@ -71,7 +71,7 @@ def send_file(call: RequestContext, name: str, headers: dict[str, str]) -> Respo
 
 @dashboard.add("GET", "/", "Dashboard", "text/html", right=None, public=True)
 async def get_dashboard(call: RequestContext) -> Response:
-    """The page for people. It signs in with an API key if the server asks for one."""
+    """The web dashboard. It signs in with an API key if the server asks for one."""
     return send_file(call, "index.html", {**PAGE_HEADERS, "content-security-policy": PAGE_POLICY})
 
 
@@ -232,16 +232,16 @@ async def stream_changes(call: RequestContext) -> ChangeStream:
 views = OperationTable("views")
 
 
-@views.add("GET", "/v1/views", "List saved views", SavedViewViews, extent=RightScope.SCOPE)
-async def list_views(call: RequestContext) -> SavedViewViews:
+@views.add("GET", "/v1/views", "List saved views", SavedViewList, extent=RightScope.SCOPE)
+async def list_views(call: RequestContext) -> SavedViewList:
     """Lists filters that were saved for everyone who may read the scope."""
     found = await get_views(call, Right.READ).list(scope=call.scope)
-    return SavedViewViews([make_view(each) for each in found])
+    return SavedViewList([make_view(each) for each in found])
 
 
-@views.add("PUT", "/v1/views/{name}", "Save a view", SavedViewView, takes=NewView,
+@views.add("PUT", "/v1/views/{name}", "Save a view", SavedViewItem, takes=NewView,
            extent=RightScope.SCOPE, example={"filter": "state:dead queue:mail"})  # fmt: skip
-async def save_view(call: RequestContext, name: Name, new: NewView) -> SavedViewView:
+async def save_view(call: RequestContext, name: Name, new: NewView) -> SavedViewItem:
     """Creates a view or replaces the one of that name."""
     view = SavedView(name, new.filter, call.caller.subject)
     return make_view(await get_views(call, Right.MANAGE).save(view, scope=call.scope))
@@ -257,5 +257,5 @@ def get_views(call: RequestContext, right: Right) -> SavedViews:
     return SavedViews(call.service.store, call.admin)
 
 
-def make_view(view: SavedView) -> SavedViewView:
-    return SavedViewView(view.name, view.filter, view.saved_by, to_datetime(view.saved_at))
+def make_view(view: SavedView) -> SavedViewItem:
+    return SavedViewItem(view.name, view.filter, view.saved_by, to_datetime(view.saved_at))

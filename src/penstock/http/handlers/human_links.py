@@ -65,7 +65,7 @@ def make_links(call: RequestContext) -> HumanLinks:
 
 
 @human_links.add(
-    "GET", "/v1/decide/{token}", "Show the page behind a link", "text/html",
+    "GET", "/v1/decide/{token}", "Show the decision form", "text/html",
     right=None, public=True, scoped=False,
 )  # fmt: skip
 async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLResponse:
@@ -79,11 +79,11 @@ async def show_human_step(call: RequestContext, token: LinkToken) -> HTMLRespons
 
 
 @human_links.add(
-    "POST", "/v1/decide/{token}", "Submit the page behind a link", "text/html",
+    "POST", "/v1/decide/{token}", "Submit the decision form", "text/html",
     takes=FORM, right=None, public=True, scoped=False,
 )  # fmt: skip
 async def decide_by_link(call: RequestContext, token: LinkToken) -> HTMLResponse:
-    """Takes the form of that page, with the nonce and the cookie that came with it."""
+    """The form carries the nonce and the cookie that it was shown with."""
     call.limit_token(token)
     try:
         link, found = await open_link(call, token)

@@ -130,7 +130,7 @@ async def decide_human_step(call: RequestContext, id: Id, sent: DecideRequest) -
 
 @inbox.add("POST", "/v1/inbox/{id}/claim", "Claim a human step", HumanStepView, right=None)
 async def claim_human_step(call: RequestContext, id: Id) -> HumanStepView:
-    """Shows others for half an hour that this person works on it."""
+    """Shows other people for 30 minutes that the caller is working on it."""
     person = make_person(call)
     return make_step_view(await get_inbox(call).claim(int(id), person, scope=call.scope))
 

@@ -264,7 +264,10 @@ def has_ended(record: Record) -> bool:
 
 
 @messages.add(
-    "GET", "/v1/messages/{reference:path}/explain", "Explain why a message waits", Explanation
+    "GET",
+    "/v1/messages/{reference:path}/explain",
+    "Explain why a message does not run",
+    Explanation,
 )
 async def explain(call: RequestContext, reference: Reference) -> Explanation:
     """Returns why the message does not run or has not finished, and what would change it."""

@@ -147,7 +147,7 @@ async def list_pipeline_results(
     return PipelineResults({each.name.removeprefix(LAKE): Raw(each.body) for each in found}, last)
 
 
-@metrics.add("GET", "/v1/lake", "Get the jobs of the lake", LakeView, extent=RightScope.STORE,
+@metrics.add("GET", "/v1/lake", "List pipeline jobs", LakeView, extent=RightScope.STORE,
              scoped=False)  # fmt: skip
 async def get_lake(call: RequestContext) -> LakeView:
     """Says whether this server can run the pipeline, and shows the last jobs of this process."""
@@ -201,7 +201,8 @@ async def list_alerts(call: RequestContext) -> AlertsView:
     example={"name": "pager", "url": "https://example.org/hook", "severities": ["critical"]},
 )  # fmt: skip
 async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
-    """Signed like callbacks, according to Standard Webhooks. The body has a `text` for chats."""
+    """Notifications are signed like callbacks (Standard Webhooks). The body has a `text` for
+    chats."""
     call.service.limits.reach.refuse("url", new.url)
     await make_alerts(call).add(
         new.name,
@@ -241,7 +242,7 @@ async def delete_alert(call: RequestContext, name: AlertName) -> None:
     right=Right.MANAGE, extent=RightScope.SCOPE,
 )  # fmt: skip
 async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
-    """Sends a test notice within seconds. Read the alert to see the outcome."""
+    """Sends a test notification within seconds. Read the alert to see the outcome."""
     await make_alerts(call).test(name, scope=call.scope)
     call.service.nudge_alerts()
     return make_alert_view(await make_alerts(call).get(name, scope=call.scope))

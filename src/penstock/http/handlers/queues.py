@@ -26,13 +26,13 @@ from penstock.wire.queues import (
     NewQueue,
     NewSchedule,
     NewScope,
-    Prune,
+    PruneRequest,
     PruneResult,
-    Purge,
     Purged,
+    PurgeRequest,
     Queues,
     QueueView,
-    Rename,
+    RenameRequest,
     Schedules,
     ScheduleView,
     Scopes,
@@ -214,18 +214,18 @@ async def archive_queue(call: RequestContext, queue: Name) -> QueueView:
 
 
 @queues.add(
-    "POST", "/v1/queues/{queue}/rename", "Rename a queue", QueueView, takes=Rename,
+    "POST", "/v1/queues/{queue}/rename", "Rename a queue", QueueView, takes=RenameRequest,
     example={"name": "letters"},
 )  # fmt: skip
-async def rename_queue(call: RequestContext, queue: Name, new: Rename) -> QueueView:
+async def rename_queue(call: RequestContext, queue: Name, new: RenameRequest) -> QueueView:
     return announce_change(call, await call.admin.rename_queue(queue, new.name, scope=call.scope))
 
 
 @queues.add(
-    "POST", "/v1/queues/{queue}/purge", "Purge a queue", Purged, takes=Purge,
+    "POST", "/v1/queues/{queue}/purge", "Purge a queue", Purged, takes=PurgeRequest,
     example={"places": ["ready", "scheduled"], "limit": 1000},
 )  # fmt: skip
-async def purge_queue(call: RequestContext, queue: Name, purge: Purge) -> Purged:
+async def purge_queue(call: RequestContext, queue: Name, purge: PurgeRequest) -> Purged:
     """Ends messages as cancelled."""
     places = dict.fromkeys(purge.places)
     purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
@@ -234,10 +234,10 @@ async def purge_queue(call: RequestContext, queue: Name, purge: Purge) -> Purged
 
 
 @queues.add(
-    "POST", "/v1/queues/{queue}/prune", "Prune finished messages", PruneResult, takes=Prune,
+    "POST", "/v1/queues/{queue}/prune", "Prune finished messages", PruneResult, takes=PruneRequest,
     example={"before": "2026-11-01T00:00:00Z", "limit": 1000},
 )  # fmt: skip
-async def prune_queue(call: RequestContext, queue: Name, prune: Prune) -> PruneResult:
+async def prune_queue(call: RequestContext, queue: Name, prune: PruneRequest) -> PruneResult:
     """Deletes finished messages before their retention is over."""
     before = to_optional_moment(prune.before)
     pruned = await call.admin.prune(queue, before=before, limit=prune.limit, scope=call.scope)

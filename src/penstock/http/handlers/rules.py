@@ -11,9 +11,9 @@ from penstock.wire.fields import Cursor, Name, PageLimit
 from penstock.wire.rules import (
     NewRule,
     RuleCoverages,
+    RuleList,
     RuleTrial,
     RuleView,
-    RuleViews,
     Tried,
     make_rule,
     make_rule_view,
@@ -43,16 +43,16 @@ def get_author_rules(call: RequestContext) -> RuleAdmin:
     return call.broker.limit_rules(call.caller.subject, allows)
 
 
-@rules.add("GET", "/v1/rules", "List routing rules", RuleViews, extent=RightScope.SCOPE)
+@rules.add("GET", "/v1/rules", "List routing rules", RuleList, extent=RightScope.SCOPE)
 async def list_rules(
     call: RequestContext, limit: PageLimit = 100, cursor: Cursor | None = None
-) -> RuleViews:
+) -> RuleList:
     found = await get_rules(call, Right.READ).list_rules(scope=call.scope)
     page, next_cursor = cut_page(call, found, lambda each: each.rule.name, limit, cursor, "rules")
-    return RuleViews([make_rule_view(each) for each in page], next_cursor)
+    return RuleList([make_rule_view(each) for each in page], next_cursor)
 
 
-@rules.add("GET", "/v1/rules/coverage", "Get coverage of routing rules", RuleCoverages,
+@rules.add("GET", "/v1/rules/coverage", "Count matches per routing rule", RuleCoverages,
            extent=RightScope.SCOPE)  # fmt: skip
 async def get_rule_coverage(call: RequestContext, last: Tried = 1_000) -> RuleCoverages:
     """Counts what each rule does with the last messages of the scope: matched, shadowed by an
@@ -73,12 +73,12 @@ async def get_rule(call: RequestContext, name: Name) -> RuleView:
     return make_rule_view(await get_rules(call, Right.READ).get(name, scope=call.scope))
 
 
-@rules.add("GET", "/v1/rules/{name}/versions", "List versions of a routing rule", RuleViews,
+@rules.add("GET", "/v1/rules/{name}/versions", "List versions of a routing rule", RuleList,
            extent=RightScope.SCOPE)  # fmt: skip
-async def list_rule_versions(call: RequestContext, name: Name) -> RuleViews:
+async def list_rule_versions(call: RequestContext, name: Name) -> RuleList:
     """Lists the last hundred versions, newest first."""
     found = await get_rules(call, Right.READ).versions(name, scope=call.scope)
-    return RuleViews([make_rule_view(each) for each in found])
+    return RuleList([make_rule_view(each) for each in found])
 
 
 @rules.add("PUT", "/v1/rules/{name}", "Save a routing rule", RuleView, takes=NewRule,

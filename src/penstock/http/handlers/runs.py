@@ -93,7 +93,7 @@ async def wait(call: RequestContext, sent: WaitRequestBody) -> Settled:
 
 
 @runs.add(
-    "POST", "/v1/run", "Read the steps of a claimed message", RunView,
+    "POST", "/v1/run", "Read the stored state of a run", RunView,
     takes=ReadRunRequest, right=Right.CONSUME, scoped=False,
     example={"token": TOKEN, "include": ["steps", "signals"]},
     answer={"now": "2026-11-16T09:00:02.000000Z"},
@@ -153,7 +153,7 @@ async def check_hold(call: RequestContext, lock: HeldLock, hold: RunHold, childr
     if hold.kind == "moment" and hold.delay is None and hold.due_at is None:
         raise InvalidInput("a hold of kind 'moment' needs delay or due_at")
     if (hold.kind == "after") != (hold.after is not None):
-        raise InvalidInput("a hold of kind 'after', and no other, needs after")
+        raise InvalidInput("`after` is required for kind 'after' and not allowed for other kinds")
     if hold.after is not None:
         check_after(hold.after, children)
         await check_children(call, lock, hold.after.ids)

@@ -10,15 +10,15 @@ from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.wire.fields import Cursor, Name, PageLimit
 from penstock.wire.schemas import (
+    BindingList,
     BindingView,
-    BindingViews,
     NewBinding,
     NewSchema,
     SchemaDraft,
+    SchemaList,
     SchemaReportView,
     SchemaVersion,
     SchemaView,
-    SchemaViews,
     TypeGlob,
     make_binding_view,
     make_schema_view,
@@ -32,14 +32,14 @@ def get_registry(call: RequestContext) -> SchemaRegistry:
     return SchemaRegistry(call.admin)
 
 
-@schemas.add("GET", "/v1/schemas", "List schemas", SchemaViews, extent=RightScope.SCOPE)
+@schemas.add("GET", "/v1/schemas", "List schemas", SchemaList, extent=RightScope.SCOPE)
 async def list_schemas(
     call: RequestContext, limit: PageLimit = 100, cursor: Cursor | None = None
-) -> SchemaViews:
+) -> SchemaList:
     """Lists the last version of each schema."""
     found = await get_registry(call).list_schemas(scope=call.scope)
     page, next_cursor = cut_page(call, found, attrgetter("name"), limit, cursor, "schemas")
-    return SchemaViews([make_schema_view(each) for each in page], next_cursor)
+    return SchemaList([make_schema_view(each) for each in page], next_cursor)
 
 
 @schemas.add("GET", "/v1/schemas/{name}", "Get a schema", SchemaView, extent=RightScope.SCOPE)
@@ -88,18 +88,18 @@ async def delete_schema(call: RequestContext, name: Name) -> None:
     await get_registry(call).delete(name, scope=call.scope)
 
 
-@schemas.add("GET", "/v1/bindings", "List bindings of schemas", BindingViews)
+@schemas.add("GET", "/v1/bindings", "List bindings of schemas", BindingList)
 async def list_bindings(
     call: RequestContext,
     queue: Name | None = None,
     limit: PageLimit = 100,
     cursor: Cursor | None = None,
-) -> BindingViews:
+) -> BindingList:
     found = await get_registry(call).list_bindings(queue, scope=call.scope)
     page, next_cursor = cut_page(
         call, found, lambda each: f"{each.queue} {each.type}", limit, cursor, "bindings", queue
     )
-    return BindingViews([make_binding_view(each) for each in page], next_cursor)
+    return BindingList([make_binding_view(each) for each in page], next_cursor)
 
 
 @schemas.add("PUT", "/v1/queues/{queue}/schemas", "Bind a schema to a queue", BindingView,

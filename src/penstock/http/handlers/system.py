@@ -25,8 +25,8 @@ from penstock.wire.fields import Cursor, PageLimit, to_datetime, to_optional_dat
 from penstock.wire.queues import (
     Agents,
     AgentView,
+    AutoscaleList,
     AutoscaleView,
-    AutoscaleViews,
     Health,
     QueueCountsView,
     Stats,
@@ -246,7 +246,7 @@ def make_counts_view(queue: Queue, snapshot: QueueSnapshot) -> QueueCountsView:
     return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)
 
 
-@system.add("GET", "/v1/autoscale", "Get autoscaling hints", AutoscaleViews, scoped=True)
+@system.add("GET", "/v1/autoscale", "Get autoscaling hints", AutoscaleList, scoped=True)
 async def get_autoscale(
     call: RequestContext,
     concurrency: Annotated[
@@ -257,7 +257,7 @@ async def get_autoscale(
     ] = 60.0,
     limit: PageLimit = 1_000,
     cursor: Cursor | None = None,
-) -> AutoscaleViews:
+) -> AutoscaleList:
     """Estimates how many workers each queue needs."""
     snapshot = await call.service.counts.get_snapshot()
     found: list[AutoscaleView] = []
@@ -271,4 +271,4 @@ async def get_autoscale(
         found.append(
             AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
         )
-    return AutoscaleViews(found, next_cursor)
+    return AutoscaleList(found, next_cursor)

@@ -101,7 +101,7 @@ PAIRS: tuple[tuple[str, Any, Any, str, dict[str, Any], dict[str, Any]], ...] = (
     ("reject", wire.RejectRequest, settle.make_settle(settle.reject), "Dead-letter a message",
      {"error": "invalid address"}, {"state": "dead"}),
     ("release", wire.ReleaseRequest, settle.make_settle(settle.release),
-     "Release a message unprocessed", {}, {"state": "ready"}),
+     "Release a message without processing it", {}, {"state": "ready"}),
     ("park", wire.ParkRequest, settle.make_settle(settle.park),
      "Park a message of an unknown type", {}, {"state": "scheduled"}),
     ("cancel", wire.SettleCancelledRequest, settle.make_settle(settle.cancel),

@@ -12,7 +12,7 @@ from penstock.rules.access import Right
 from penstock.rules.masking import list_hidden, mask_result
 from penstock.rules.waiting import MAX_SIGNAL_BYTES
 from penstock.wire.fields import Reference, decode_body
-from penstock.wire.waiting import NewSignal, SignalView, StepViews, make_step_view
+from penstock.wire.waiting import NewSignal, SignalView, StepList, make_step_view
 
 waiting = OperationTable("waiting")
 SignalName = Annotated[
@@ -23,14 +23,14 @@ CallbackToken = Annotated[
 ]
 
 
-@waiting.add("GET", "/v1/messages/{reference:path}/steps", "List the steps of a message", StepViews)
-async def list_steps(call: RequestContext, reference: Reference) -> StepViews:
+@waiting.add("GET", "/v1/messages/{reference:path}/steps", "List the steps of a message", StepList)
+async def list_steps(call: RequestContext, reference: Reference) -> StepList:
     """Returns what the runs of the message have stored, in order."""
     record = await call.admin.get(reference, scope=call.scope)
     queue = await call.broker.get_queue_by_id(record.message.queue_id)
     hidden = list_hidden(queue, call.reveals)
     found = await call.broker.waits.steps(record.message.id, scope=call.scope)
-    return StepViews(
+    return StepList(
         [
             make_step_view(step, mask_result(step.body, hidden) if step.body else b"")
             for step in found.steps

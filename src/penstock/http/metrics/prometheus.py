@@ -106,7 +106,7 @@ class Metrics:
             own, "penstock_http_requests", "HTTP requests, by route and status.", "route", "status"
         )
         self.seconds = HistogramMetric(
-            own, "penstock_http_seconds", "HTTP request duration.", "route"
+            own, "penstock_http_request_duration_seconds", "HTTP request duration.", "route"
         )
         self.runs = HistogramMetric(
             own, "penstock_run_seconds", "Duration of message runs (sampled).", "queue"
@@ -151,7 +151,7 @@ class Depths(Collector):
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(
-            "penstock_depth", "Messages in each queue, by place.", labels=["queue", "place"]
+            "penstock_queue_depth", "Messages in each queue, by state.", labels=["queue", "state"]
         )
         for (queue, place), count in self.sum_depths().items():
             family.add_metric([queue, place], count)

@@ -232,7 +232,7 @@ def choose_usable(
         return nothing
     ends = {each.last for each in manifests}
     if found.through not in ends:
-        # A compaction merged analysed batches with new ones.
+        # A compaction merged analyzed batches with new ones.
         return nothing
     if found.rules == rules.digest:
         return found

@@ -1,4 +1,4 @@
-"""Merges small neighbouring files of the lake, and the manifests of their batches."""
+"""Merges small neighboring files of the lake, and the manifests of their batches."""
 
 from collections.abc import Iterator, Sequence
 
@@ -52,7 +52,7 @@ def read_analysed_through(lake: Lake) -> int:
 def split_at_analysed(
     chain: Sequence[Manifest], through: int
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """Divides the manifests into those that a run has analysed and those after them.
+    """Divides the manifests into those that a run has analyzed and those after them.
 
     A manifest across that border would make the next run recompute everything.
     """

@@ -95,7 +95,7 @@ def complete_after(
 
 def list_held(rows: DataFrame) -> list[Lock]:
     if not {"id", "fence"} <= set(rows.columns):
-        raise InvalidInput("the rows need the columns id and fence to be completed")
+        raise InvalidInput("complete_after needs the columns id and fence")
     return [Lock(row.id, row.fence) for row in rows.select("id", "fence").collect()]
 
 

@@ -39,7 +39,7 @@ async def check_durability(tx: MariaTransaction, address: MariaDsn) -> Check:
     if flushes != 1:
         text = f"{address.durability}: innodb_flush_log_at_trx_commit is {flushes} on the server"
         return Check("durability", text, False)
-    return Check("durability", "safe: accepted messages survive a power cut")
+    return Check("durability", "safe: accepted messages survive a power failure")
 
 
 async def check_schema(tx: MariaTransaction) -> Check:

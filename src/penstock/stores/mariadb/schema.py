@@ -101,7 +101,7 @@ async def refuse_incomplete(session: MariaConnection) -> None:
     """Raises at open, not when a statement first needs a missing column."""
     noted = {name for (names,) in await session.rows(NOTED) for name in names.split(",")}
     if lost := sorted(noted - await read_columns(session)):
-        raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
+        raise StoreUnusable(f"the schema lacks column {', '.join(lost)}; restore a backup")
 
 
 async def read_columns(session: MariaConnection) -> set[str]:

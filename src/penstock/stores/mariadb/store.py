@@ -40,7 +40,7 @@ Waiting: TypeAlias = "ReadyProbe | RedisPubSub"
 MariaStore: TypeAlias = (
     "SqlStore[ServerDatabase[MariaConnection, MariaTransaction], Waiting, MariaDialect]"
 )
-# Server settings under which a commit survives a power cut.
+# Server settings under which a commit survives a power failure.
 NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
 INDEX = "index type"
 
@@ -129,7 +129,7 @@ async def refuse_unfit(session: MariaConnection, address: MariaDsn) -> None:
     weak = await find_weak_settings(session)
     if weak and address.durability == "safe":
         raise StoreUnusable(
-            f"the server has {' and '.join(weak)}, so a power cut could lose messages;"
+            f"the server has {' and '.join(weak)}, so a power failure could lose messages;"
             " change that or set durability=fast in the URL"
         )
 

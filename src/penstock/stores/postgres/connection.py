@@ -18,7 +18,7 @@ from penstock.stores.urls import make_url_error, split, take_durability, take_po
 CALL_TIMEOUT_S = 5.0
 # For a statement over whole tables.
 SCAN_TIMEOUT_S = 600.0
-# Fixed plans: a table analysed while empty must not lead to a scan or sort after it grew, and
+# Fixed plans: a table analyzed while empty must not lead to a scan or sort after it grew, and
 # a claim must not be planned on every call.
 SETTINGS = {
     "enable_seqscan": "off",

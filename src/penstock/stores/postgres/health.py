@@ -47,7 +47,7 @@ async def check_durability(tx: PostgresTransaction, address: PostgresDsn) -> Che
         return Check(
             "durability", f"{address.durability}: {', '.join(off)} off on the server", False
         )
-    return Check("durability", "safe: accepted messages survive a power cut")
+    return Check("durability", "safe: accepted messages survive a power failure")
 
 
 async def check_schema(tx: PostgresTransaction) -> Check:

@@ -164,7 +164,7 @@ async def connect_to_migrate(address: PostgresDsn) -> asyncpg.Connection:
 async def refuse_incomplete(connection: asyncpg.Connection) -> None:
     """Raises at open, not when a statement first needs a missing column."""
     if lost := await connection.fetchval(LOST):
-        raise StoreUnusable(f"no column {lost}; restore a backup")
+        raise StoreUnusable(f"the schema lacks column {lost}; restore a backup")
 
 
 async def build_type_index(address: PostgresDsn) -> None:

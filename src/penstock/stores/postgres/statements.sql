@@ -1010,7 +1010,7 @@ SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts,
 FROM penstock.history
 WHERE tx > :after AND tx <= :last AND position = ANY (:ids::bigint[]);
 -- name: summarize
--- Every search by tx reads all pages that its index has not summarised; autovacuum does it once a
+-- Every search by tx reads all pages that its index has not summarized; autovacuum does it once a
 -- minute at most.
 SELECT brin_summarize_new_values('penstock.message_tx'),
        brin_summarize_new_values('penstock.history_tx');

@@ -42,7 +42,7 @@ PostgresStore: TypeAlias = SqlStore[
 # No queue has id 0.
 WARM_UP = (("pick_one", make_terms(Claim((0,), ""))), make_completion(()))
 MIN_VERSION = 130_000
-# Server settings under which a commit survives a power cut.
+# Server settings under which a commit survives a power failure.
 NEEDED = ("fsync", "full_page_writes")
 SETTLE = "settings of the role"
 INDEX = "index ready_type"
@@ -141,7 +141,7 @@ async def refuse_unfit(connection: asyncpg.Connection, address: PostgresDsn) -> 
     off = [name for name in NEEDED if await connection.fetchval(f"SHOW {name}") != "on"]
     if off and address.durability == "safe":
         raise StoreUnusable(
-            f"the server has {' and '.join(off)} off, so a power cut could lose messages;"
+            f"the server has {' and '.join(off)} off, so a power failure could lose messages;"
             " turn it on or set durability=fast in the URL"
         )
 

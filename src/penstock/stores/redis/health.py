@@ -15,7 +15,7 @@ from penstock.stores.redis.upkeep import RedisUpkeep
 from penstock.stores.sql.upkeep import OVERDUE_MICROS, STALE_EXPORT_MICROS
 from penstock.stores.sql.waiting import judge_waits
 
-SAFE = "accepted messages survive a power cut"
+SAFE = "accepted messages survive a power failure"
 NEEDED = {
     "appendonly": ("yes", "the append-only file is off (appendonly no)"),
     "appendfsync": ("always", "writes are not synced (appendfsync is not always)"),

@@ -7,7 +7,7 @@ from penstock.model.topology import TopologyChange
 from penstock.stores.sql import documents, queues
 from penstock.stores.sql.transaction import SqlTransaction
 
-MOVED = "queues, scopes, rules or schemas were changed meanwhile; nothing was applied, try again"
+MOVED = "queues, scopes, rules or schemas were changed meanwhile: nothing was applied; try again"
 
 
 async def apply(tx: SqlTransaction, change: TopologyChange) -> bool:

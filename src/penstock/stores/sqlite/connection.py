@@ -155,7 +155,7 @@ def split(script: str) -> list[str]:
 def refuse_incomplete(db: sqlite3.Connection) -> None:
     """Raises at open, not when a statement first needs a missing column."""
     if lost := sorted(build_expected_columns() - read_columns(db)):
-        raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
+        raise StoreUnusable(f"the schema lacks column {', '.join(lost)}; restore a backup")
 
 
 @cache

@@ -27,8 +27,8 @@ async def examine(
 
 def check_durability(durability: Durability) -> Check:
     if durability == "safe":
-        return Check("durability", "safe: accepted messages survive a power cut")
-    return Check("durability", "fast: a power cut may lose the last second of commits", False)
+        return Check("durability", "safe: accepted messages survive a power failure")
+    return Check("durability", "fast: a power failure may lose the last commits", False)
 
 
 def check_schema(tx: SqliteTransaction) -> Check:
