@@ -24,7 +24,7 @@ FILTER_FIELDS = {
     "body": ("body",),
     "headers": ("header",),
     "labels": ("label",),
-    "error": ("error", "error.kind"),
+    "error": ("error", "error.kind", "fingerprint"),
     "result": (),
 }
 Reveals = Callable[[str, str], bool]
