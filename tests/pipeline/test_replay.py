@@ -96,7 +96,6 @@ def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
         ("state:completed", 18),
         ("state:failed error:BROKEN queue:mail", 1),
         (f"fingerprint:{make_fingerprint('broken')} failed>2020-01-01", 1),
-        (f"fingerprint:{make_fingerprint('broken')} failed<2020-01-01", 0),
         ("queue:ma* -state:completed", 1),
         ("id>3 id<=9 created>2020-01-01 type:message", 6),
         ("header.n:2 size>=0", 1),
