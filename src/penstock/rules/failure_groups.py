@@ -66,7 +66,7 @@ class FailureGroup(Struct, frozen=True):
 
 
 class FailureSpan(Struct, frozen=True):
-    """Which failures were read: those of a time, and of one queue or of all.
+    """The failures that were read: a time, and one queue or all of them.
 
     `hidden` names the queues whose errors the caller may not see.
     """

@@ -322,7 +322,9 @@ async def pause_schedule(call: RequestContext, queue: Name, name: Word) -> Sched
 @schedules.add("POST", "/v1/queues/{queue}/schedules/{name}/resume", "Resume a schedule",
                ScheduleView)  # fmt: skip
 async def resume_schedule(call: RequestContext, queue: Name, name: Word) -> ScheduleView:
-    """Ticks that passed while it was paused are not made up for."""
+    """Ticks that passed while it was paused are not made up for. It needs the right to publish."""
+    found = await call.admin.get_schedule(queue, name, scope=call.scope)
+    refuse_unfit(call, found.draft)
     resumed = await call.admin.resume_schedule(queue, name, scope=call.scope)
     return show_schedule(call, resumed, await call.admin.queue(queue, scope=call.scope))
 
