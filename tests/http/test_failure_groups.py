@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tests.cli.terminal import until
 from tests.http.keys import keyed, serve_with_auth
 from tests.http.served import Served, served
 
@@ -60,3 +61,20 @@ def test_masked_errors_are_one_group_that_can_be_searched(tmp_path: Path) -> Non
         assert sorted(causes) == sorted(group["fingerprint"] for group in groups)
         refused = operator.get("/v1/messages", filter=f"fingerprint:{groups[1]['fingerprint']}")
         assert (refused.status, refused.code) == (403, "FIELD_MASKED")
+
+
+def test_failed_messages_belong_to_their_group_and_are_redriven(tmp_path: Path) -> None:
+    with served(f"sqlite:///{tmp_path}/failed.db", tmp_path) as own:
+        queue = own.queue()
+        id = own.publish(queue)
+        (message,) = own.claim(queue)
+        assert own.post("/v1/fail", {"token": message["token"], "error": "KeyError: x"}).status
+        assert own.state(id) == "failed"
+        (group,) = list_groups(own)
+        own.post("/v1/bulk", {"verb": "redrive", "filter": group["filter"]})
+        until(lambda: list_states(own, queue) == ["failed", "ready"])
+
+
+def list_states(server: Served, queue: str) -> list[str]:
+    found = server.get("/v1/messages", queue=queue).json["messages"]
+    return sorted(message["state"] for message in found)
