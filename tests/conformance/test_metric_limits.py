@@ -125,7 +125,7 @@ async def test_recorded_anomalies_beyond_the_limit_are_counted_by_queue(
         ("no_consumer", None, 2),
     }
     check = await check_limits(stage.store)
-    assert (check.well, "lock_stolen anomalies of scope" in check.text) == (False, True)
+    assert (check.ok, "lock_stolen anomalies of scope" in check.text) == (False, True)
 
 
 async def test_of_more_anomalies_than_are_read_the_newest_are_listed(

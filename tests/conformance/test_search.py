@@ -14,6 +14,7 @@ from penstock.model.message import Draft, Fail, Record
 from penstock.model.search import Position, Scan, ScanPage, Source
 from penstock.rules.filter_match import make_candidate, matches
 from penstock.rules.filter_parser import parse_filter
+from penstock.rules.fingerprints import make_fingerprint
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import Stage
 from tests.extent import ALL
@@ -28,7 +29,8 @@ TERMS = (
     "type:send", "type:s*", "error:BAD", "reason:*", "label.tier:gold,silver", "header.a:b",
     "body.country:BR", "body.n>3", "correlation:story-1", "correlation:story*", "priority>=1",
     "attempts>0", "created>-1h", "created<-30m", "age<20m", "key:k", "size>20", "id:3,5,8",
-    "consumer:tester", "due>now", "wait<1h",
+    "consumer:tester", "due>now", "wait<1h", "failed>-20m",
+    f"fingerprint:{make_fingerprint('')}", f"fingerprint:{make_fingerprint('bad')}",
 )  # fmt: skip
 
 

@@ -82,7 +82,12 @@ def make_list(path: str) -> Attempt:
     return Attempt(make, places=(HOME, AWAY), shows=True)
 
 
-def on(prepare: Callable[[World, Place], Awaitable[Any]], path: str, body: Any = None) -> Attempt:
+def on(
+    prepare: Callable[[World, Place], Awaitable[Any]],
+    path: str,
+    body: Any = None,
+    also: Right | None = None,
+) -> Attempt:
     """What `prepare` gives is put into the path."""
 
     async def make(world: World, place: Place, who: Who) -> Ask:
@@ -90,7 +95,7 @@ def on(prepare: Callable[[World, Place], Awaitable[Any]], path: str, body: Any =
         words = made if isinstance(made, tuple) else (made,)
         return Ask(path.format(*words, scope=place.scope), body, place.scope)
 
-    return Attempt(make)
+    return Attempt(make, also=also)
 
 
 def in_scope(
@@ -329,6 +334,15 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "GET /v1/schedules": (make_list("/v1/schedules"),),
     "PUT /v1/queues/{queue}/schedules/{name}": (
         on_queue("/schedules/s", {"cron": "0 0 1 1 *"}, also=Right.PUBLISH),
+    ),
+    "POST /v1/queues/{queue}/schedules/{name}/pause": (
+        on(World.schedule, "/v1/queues/{0}/schedules/{1}/pause"),
+    ),
+    "POST /v1/queues/{queue}/schedules/{name}/resume": (
+        on(World.schedule, "/v1/queues/{0}/schedules/{1}/resume", also=Right.PUBLISH),
+    ),
+    "POST /v1/queues/{queue}/schedules/{name}/run": (
+        on(World.schedule, "/v1/queues/{0}/schedules/{1}/run"),
     ),
     "DELETE /v1/queues/{queue}/schedules/{name}": (
         on(World.schedule, "/v1/queues/{0}/schedules/{1}"),

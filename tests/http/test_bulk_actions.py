@@ -157,3 +157,20 @@ def test_an_action_of_a_token_may_run_until_the_token_expires() -> None:
     )
     actor = make_actor(caller)
     assert (actor.subject, actor.key, actor.until) == ("jwt:ada", None, 7_000_000)
+
+
+def test_an_action_covers_what_its_dry_run_counted(server: Served) -> None:
+    queue = server.queue()
+    counted_ids = dead(server, queue, 3)
+    asked = {"verb": "purge", "filter": f"state:dead queue:{queue}"}
+    counted = server.post("/v1/bulk", {**asked, "dry_run": True}).json
+    (late,) = dead(server, queue, 1)
+    started = server.post("/v1/bulk", {**asked, "horizon": counted["horizon"]})
+    action = wait_until_over(server, started.json["id"])
+    assert (action["done"], action["horizon"]) == (counted["done"], counted["horizon"])
+    assert [server.state(id) for id in (*counted_ids, late)] == ["cancelled"] * 3 + ["dead"]
+    now, message, history = counted["horizon"].split(".")
+    for later in (f"{now}.{int(message) + 10**6}.{history}", f"{int(now) * 2}.{message}.1"):
+        refused = server.post("/v1/bulk", {**asked, "horizon": later})
+        assert (refused.status, refused.code) == (422, "INVALID_INPUT")
+    assert server.post("/v1/bulk", {**asked, "horizon": "yesterday"}).status == 422

@@ -202,6 +202,10 @@ async def test_operators_have_their_verbs(server: Served, client: Client) -> Non
     saved = await admin.schedule(schedule)
     assert (saved.next_at > 0, saved.draft.body) == (True, b"1")
     assert [each.name for each in await admin.schedules() if each.queue_id == queue.id] == ["s"]
+    assert (await admin.pause_schedule(queue.name, "s")).paused
+    assert not (await admin.resume_schedule(queue.name, "s")).paused
+    ran = await admin.run_schedule(queue.name, "s")
+    assert (await admin.get(ran.id)).message.queue_id == queue.id
     await admin.unschedule(name, "s")
     assert (await admin.rename_queue(name, f"{name}2")).name == f"{name}2"
     await admin.delete_queue(f"{name}2", force=True)

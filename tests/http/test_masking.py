@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,3 +121,51 @@ def test_a_masked_field_is_not_found_out_by_rules_schemas_and_views(
     view = {"filter": f"queue:{queue} body.card:4*"}
     assert refuses(operator.ask("PUT", f"/v1/views/view-{queue}", view))
     assert server.ask("PUT", f"/v1/views/view-{queue}", view).status == 200
+
+
+def test_the_message_of_a_schedule_is_hidden_and_kept(server: Served, operator: Served) -> None:
+    queue = server.queue(mask=MASK)
+    body = '{"card": 12345678901234567890, "sum": 1.10}'
+    path = f"/v1/queues/{queue}/schedules/bill"
+    new = f'{{"cron": "0 3 1 1 *", "message": {{"body": {body}, "headers": {{"token": "s"}}}}}}'
+    assert server.ask("PUT", path, new.encode()).status == 200
+
+    def find(caller: Served) -> tuple[Any, bytes]:
+        reply = caller.get("/v1/schedules")
+        return next(each for each in reply.json["schedules"] if each["queue"] == queue), reply.body
+
+    (shown, text) = find(operator)
+    assert (shown["message"]["body"]["card"], shown["message"]["headers"]) == (
+        "***",
+        {"token": "***"},
+    )
+    assert shown["masked"] is True
+    assert b"12345678901234567890" not in text
+    # A file, a plan and a copy of the view do not get around it.
+    exported = operator.get("/v1/topology")
+    assert (exported.status, exported.code) == (403, "FIELD_MASKED")
+    file = {"name": "a", "schedule": [{"name": "bill", "queue": queue, "cron": "0 3 1 1 *"}]}
+    planned = operator.ask("PUT", "/v1/topology?plan=true&adopt=true", {"topology": file})
+    assert planned.status == 200
+    assert b"12345678901234567890" not in planned.body
+    copied = {"cron": "0 3 1 1 *", "message": shown["message"]}
+    refused = operator.ask("PUT", path, copied)
+    assert (refused.status, refused.code) == (403, "FIELD_MASKED")
+    for verb, paused in (("pause", True), ("resume", False)):
+        reply = operator.post(f"{path}/{verb}")
+        assert (reply.status, reply.json["paused"]) == (200, paused)
+        assert b"12345678901234567890" not in reply.body
+    assert body.replace(" ", "").encode() in find(server)[1].replace(b" ", b"")
+    ran = operator.post(f"{path}/run").json["id"]
+    assert body.encode() in server.get(f"/v1/messages/{ran}").body
+
+
+def test_switching_and_running_a_schedule_need_their_rights(server: Served) -> None:
+    queue = server.queue()
+    path = f"/v1/queues/{queue}/schedules/bill"
+    server.ask("PUT", path, {"cron": "0 3 1 1 *"})
+    viewer = keyed(server, "viewer")
+    for verb in ("pause", "resume", "run"):
+        assert viewer.post(f"{path}/{verb}").code == "FORBIDDEN"
+        assert server.post(f"/v1/queues/{queue}/schedules/none/{verb}").code == "NOT_FOUND"
+    assert keyed(server, grants=[f"publish:{queue}"]).post(f"{path}/run").status == 200

@@ -15,6 +15,7 @@ from penstock.model.store_types import Completion
 from penstock.pipeline import ReplayRequest, ReplayResult, extract, replay
 from penstock.pipeline.replay import HEADER, is_descendant, mark_replayed
 from penstock.pipeline.spark.errors import translate_errors
+from penstock.rules.fingerprints import make_fingerprint
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, consume, fed, on, publish
@@ -94,6 +95,7 @@ def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
     [
         ("state:completed", 18),
         ("state:failed error:BROKEN queue:mail", 1),
+        (f"fingerprint:{make_fingerprint('broken')} failed>2020-01-01", 1),
         ("queue:ma* -state:completed", 1),
         ("id>3 id<=9 created>2020-01-01 type:message", 6),
         ("header.n:2 size>=0", 1),

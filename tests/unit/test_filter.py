@@ -12,6 +12,7 @@ from penstock.model.filter import Candidate
 from penstock.model.message import FINAL, State
 from penstock.rules.filter_match import evaluate, find_bounds, match_term, matches, may_match
 from penstock.rules.filter_parser import parse_filter
+from penstock.rules.fingerprints import make_fingerprint
 from penstock.rules.globs import match_glob, match_parts
 
 # 2026-11-17T12:00:00Z
@@ -36,6 +37,7 @@ MAIL = Candidate(
     attempts=3,
     deliveries=4,
     created=NOW - 2 * HOUR,
+    failed=NOW - HOUR,
     wait=90.0,
     rules=("premium@3",),
     labels={"tier": "gold", "a.b": "c"},
@@ -73,6 +75,7 @@ def fits(text: str, candidate: Candidate = MAIL) -> bool:
         "name:welcome key:customer-* correlation:order-1",
         "worker:host:1 consumer:host*",
         "reason:retries_exhausted error.kind:TimeoutError",
+        f"fingerprint:{make_fingerprint(MAIL.error or '')} failed>-2h failed<=-1h",
         'error:"NO ANSWER"',
         "error:time*smtp",
         "priority>4 priority>=5 priority<6 priority<=5 priority:5",
@@ -109,6 +112,8 @@ def test_a_message_that_fits_is_matched(text: str) -> None:
         'queue:"mail*"',
         f"id:{2**60}",
         "type:heartbeat",
+        "fingerprint:0000000000000000",
+        "failed<-1h",
         "-state:dead",
         "label.tier:silver",
         "label.missing:*",

@@ -85,6 +85,7 @@ def test_headers_labels_errors_and_results_are_masked() -> None:
         ("labels.who", "label.who:ada"),
         ("error", "error:timeout"),
         ("error", "error.kind:ValueError"),
+        ("error", "fingerprint:0123456789abcdef"),
     ],
 )
 def test_a_masked_field_its_parents_and_globs_over_it_are_not_searched(

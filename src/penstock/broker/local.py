@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.model.bulk import BulkActor
     from penstock.model.message import Moment
     from penstock.model.queue import Queue
-    from penstock.model.store_types import Answer, Completion, Lease, Lock, WorkerInfo
+    from penstock.model.store_types import Answer, Completion, Lease, Lock, Published, WorkerInfo
     from penstock.rules.masking import Reveals
     from penstock.rules.rule_checks import Allows
     from penstock.store import Capabilities, Store
@@ -69,6 +69,11 @@ class Broker(BrokerServices):
         self.admit = publisher.admit
         self.publish_on = publisher.publish_on
         self.apublish_on = publisher.apublish_on
+
+    async def run_schedule(self, queue: str, name: str, *, scope: str = "default") -> Published:
+        """Publishes the message of a schedule now. Its next tick does not change."""
+        found = await self.admin.get_schedule(queue, name, scope=scope)
+        return await self.publish(found.draft, scope=scope)
 
     def _add_consumer(self, consumer: Consumer) -> None:
         self.claim = consumer.claim

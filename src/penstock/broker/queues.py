@@ -204,11 +204,33 @@ class QueueAdmin:
         ids = {queue.id for queue in await self.queues(scope=scope)}
         return [each for each in await self.store.schedules() if each.queue_id in ids]
 
-    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
+    async def get_schedule(self, queue: str, name: str, *, scope: str = "default") -> Schedule:
+        """Returns a schedule whose draft has the present name of its queue."""
         found = await self.queue(queue, scope=scope)
         stored = await self._find_schedule(found.id, name)
         if stored is None:
             raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
+        draft = msgspec.structs.replace(stored.draft, queue=found.name)
+        return msgspec.structs.replace(stored, draft=draft)
+
+    async def pause_schedule(self, queue: str, name: str, *, scope: str = "default") -> Schedule:
+        return await self._switch_schedule(queue, name, scope, paused=True)
+
+    async def resume_schedule(self, queue: str, name: str, *, scope: str = "default") -> Schedule:
+        return await self._switch_schedule(queue, name, scope, paused=False)
+
+    async def _switch_schedule(
+        self, queue: str, name: str, scope: str, *, paused: bool
+    ) -> Schedule:
+        """Changes nothing else, and checks nothing: one that no longer fits can be paused."""
+        stored = await self.get_schedule(queue, name, scope=scope)
+        switched = msgspec.structs.replace(stored, paused=paused)
+        note_changes({"paused": stored.paused}, {"paused": paused})
+        next_at = await self._find_next_tick(switched, stored)
+        return await self.store.save_schedule(msgspec.structs.replace(switched, next_at=next_at))
+
+    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
+        stored = await self.get_schedule(queue, name, scope=scope)
         note_changes(describe_schedule(stored), {})
         await self.store.delete_schedule(stored.id)
 

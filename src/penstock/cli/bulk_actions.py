@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,7 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.cli.context import CommandContext
 from penstock.cli.output import format_time, print_details, print_json
 from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
+from penstock.model.changes import Horizon
 from penstock.rules.bulk import UNDERWAY
 from penstock.rules.plurals import format_count
 from penstock.runner import make_identity
@@ -110,15 +112,25 @@ def run_bulk(session: CommandContext, options: BulkOptions) -> None:
         question = f"{format_count(counted.counts.done, 'message')} will be {word}. Continue?"
         click.confirm(question, abort=True, err=True)
     if options.detach:
-        action = session.run(lambda broker: start(session, broker, options))
+        action = session.run(lambda broker: start(session, broker, options, counted.as_of))
         print_action(session, action)
         return
-    follow(session, lambda broker: start(session, broker, options), counted.counts.done)
+
+    def begin(broker: Broker) -> Awaitable[BulkAction]:
+        return start(session, broker, options, counted.as_of)
+
+    follow(session, begin, counted.counts.done)
 
 
 async def start(
-    session: CommandContext, broker: Broker, options: BulkOptions, *, dry_run: bool = False
+    session: CommandContext,
+    broker: Broker,
+    options: BulkOptions,
+    as_of: Horizon | None = None,
+    *,
+    dry_run: bool = False,
 ) -> BulkAction:
+    """Starts the action; with `as_of`, on no more messages than were counted then."""
     bulk = broker.limit_bulk(BulkActor(session.user))
     return await bulk.start(
         options.verb,
@@ -129,6 +141,7 @@ async def start(
         rate=options.rate,
         dry_run=dry_run,
         name=options.name,
+        as_of=as_of,
         scope=session.scope,
     )
 

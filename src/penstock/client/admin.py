@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import UNSET
+
 from penstock.broker.search import SearchResult
 from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
 from penstock.client.transport import RemoteGroup, Transport, make_error
@@ -15,7 +17,7 @@ from penstock.model.waiting import CancelledTree
 from penstock.rules.explain import Cause
 from penstock.wire.bulk import ReplacedMessage, ReprioritisedMessage
 from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
-from penstock.wire.publish import make_publish_request
+from penstock.wire.publish import PublishResult, make_publish_request
 from penstock.wire.queues import (
     PruneRequest,
     PruneResult,
@@ -297,6 +299,24 @@ class RemoteAdmin(RemoteGroup):
             async for page in pages
             for each in page.schedules
         ]
+
+    async def pause_schedule(self, queue: str, name: str, *, scope: str = "default") -> Schedule:
+        return await self._switch_schedule(queue, name, "pause", scope)
+
+    async def resume_schedule(self, queue: str, name: str, *, scope: str = "default") -> Schedule:
+        return await self._switch_schedule(queue, name, "resume", scope)
+
+    async def _switch_schedule(self, queue: str, name: str, verb: str, scope: str) -> Schedule:
+        path = f"{schedule_path(queue, name)}/{verb}"
+        saved = await self.send("POST", path, gives=ScheduleView, scope=scope)
+        return make_schedule(saved, self.ledger.assign_number(scope, saved.queue))
+
+    async def run_schedule(self, queue: str, name: str, *, scope: str = "default") -> Published:
+        """Publishes the message of a schedule now."""
+        path = f"{schedule_path(queue, name)}/run"
+        done = await self.send("POST", path, gives=PublishResult, scope=scope, again=False)
+        routed = () if done.routed is UNSET else tuple(done.routed)
+        return Published(int(done.id), done.duplicate, routed=routed)
 
     async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
         await self.transport.exchange("DELETE", schedule_path(queue, name), scope=scope)

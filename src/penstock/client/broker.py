@@ -88,6 +88,9 @@ class RemoteBroker:
                 return await self.client.publish(draft, scope=scope)
         return await self.client.publish(draft, scope=scope)
 
+    async def run_schedule(self, queue: str, name: str, *, scope: str = "default") -> Published:
+        return await self.admin.run_schedule(queue, name, scope=scope)
+
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:

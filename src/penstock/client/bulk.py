@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from penstock.client.transport import RemoteGroup
 from penstock.model.bulk import BulkAction, BulkVerb
-from penstock.wire.bulk import BulkList, BulkView, make_bulk_action
+from penstock.model.changes import Horizon
+from penstock.wire.bulk import BulkList, BulkView, format_horizon, make_bulk_action
 
 
 class RemoteBulk(RemoteGroup):
@@ -22,6 +23,7 @@ class RemoteBulk(RemoteGroup):
         rate: float | None = None,
         dry_run: bool = False,
         name: str | None = None,
+        as_of: Horizon | None = None,
         scope: str = "default",
     ) -> BulkAction:
         given = {
@@ -34,6 +36,7 @@ class RemoteBulk(RemoteGroup):
             "rate": rate,
             "dry_run": dry_run,
             "name": name,
+            "horizon": None if as_of is None else format_horizon(as_of),
         }
         sent = {field: value for field, value in given.items() if value is not None}
         # A repeated start would begin a second action.

@@ -83,6 +83,9 @@ class SyncAdmin(SyncGroup[RemoteAdmin]):
     purge_dead = make_sync(RemoteAdmin.purge_dead)
     schedule = make_sync(RemoteAdmin.schedule)
     schedules = make_sync(RemoteAdmin.schedules)
+    pause_schedule = make_sync(RemoteAdmin.pause_schedule)
+    resume_schedule = make_sync(RemoteAdmin.resume_schedule)
+    run_schedule = make_sync(RemoteAdmin.run_schedule)
     unschedule = make_sync(RemoteAdmin.unschedule)
 
 

@@ -83,6 +83,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     deliveries: int | None = None
     created: Moment | None = None
     ended: Moment | None = None
+    # When a dead or failed message failed for the last time.
+    failed: Moment | None = None
     due: Moment | None = None
     expires: Moment | None = None
     # Seconds from when it was ready until it was last claimed.

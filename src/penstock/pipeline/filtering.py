@@ -10,7 +10,7 @@ from pyspark.sql.types import BooleanType
 from penstock.errors import FieldNotHere
 from penstock.model.filter import All, Candidate, Node, Op, Pattern, Term
 from penstock.model.message import FINAL, NEVER, Moment, State
-from penstock.rules.filter_match import find_bounds, list_fields, matches, may_match
+from penstock.rules.filter_match import FAILED_STATES, find_bounds, list_fields, matches, may_match
 from penstock.rules.filter_parser import parse_filter
 
 # Fields that the lake does not have for a message.
@@ -79,6 +79,7 @@ def make_candidate(row: Row) -> Candidate:
         deliveries=found["deliveries"],
         created=found["created_at"],
         ended=found["ended_at"] if state in FINAL else None,
+        failed=found["ended_at"] if state in FAILED_STATES else None,
         expires=found["expires_at"],
         labels=found["labels"],
         headers=found["headers"],

@@ -14,7 +14,7 @@ from penstock.model.bulk import (
     BulkState,
     BulkVerb,
 )
-from penstock.model.changes import Item, ItemAnswer, ItemVerb
+from penstock.model.changes import Horizon, Item, ItemAnswer, ItemVerb
 from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import Record, State
 from penstock.model.queue import Queue
@@ -60,6 +60,12 @@ class ItemRefusal(Struct, frozen=True):
 
 
 Decision = Item | Skip | ItemRefusal
+
+
+def check_horizon(as_of: Horizon, newest: Horizon) -> None:
+    """Raises InvalidInput for a moment that has not been yet."""
+    if as_of.now > newest.now or as_of.message > newest.message or as_of.history > newest.history:
+        raise InvalidInput("as_of is later than the store; take that of a dry run")
 
 
 def check_request(request: BulkRequest) -> None:

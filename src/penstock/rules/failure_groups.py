@@ -1,13 +1,15 @@
 """Groups failed messages by the fingerprint of their error."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
 from penstock.model.message import Moment
+from penstock.rules.filter_completion import quote as quote_value
 from penstock.rules.fingerprints import make_fingerprint, make_template
+from penstock.rules.masking import MASKED
 
 TREND_BUCKETS = 24
 # A value is named if at least this share of the group has it, this many times that of the others.
@@ -15,19 +17,27 @@ MIN_SHARE = 0.6
 MIN_LIFT = 1.5
 MAX_TRAITS = 3
 MAX_GROUPS = 100
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_ERROR = "no error was recorded"
-PLACEHOLDER = re.compile("<(?:id|address|url|text|path|hex|n)>|…")
-MIN_FRAGMENT_LENGTH = 4
+# The errors that a caller may not see are one group.
+MASKED_FINGERPRINT = "masked"
 
 
 class FailedMessage(Struct, frozen=True):
-    """A dead or failed message. `traits` are the attributes that groups are compared by."""
+    """A dead or failed message. `traits` are the attributes that groups are compared by.
+
+    `error` is None if the caller may not see it.
+    """
 
     id: int
     queue: str
-    error: str
+    error: str | None
     at: Moment
     traits: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_error(self.error)
 
 
 class Trait(Struct, frozen=True):
@@ -40,7 +50,7 @@ class Trait(Struct, frozen=True):
 
 
 class FailureGroup(Struct, frozen=True):
-    """`filter` selects the dead letters of the group."""
+    """`filter` selects the messages of the group."""
 
     fingerprint: str
     template: str
@@ -55,16 +65,30 @@ class FailureGroup(Struct, frozen=True):
     filter: str
 
 
-def group_failures(
-    failures: Sequence[FailedMessage], since: Moment, until: Moment
-) -> list[FailureGroup]:
-    """Returns the largest groups first, with a trend over the time from `since` to `until`."""
+class FailureSpan(Struct, frozen=True):
+    """The failures that were read: a time, and one queue or all of them.
+
+    `hidden` names the queues whose errors the caller may not see.
+    """
+
+    since: Moment
+    until: Moment
+    queue: str | None = None
+    hidden: Sequence[str] = ()
+
+
+def fingerprint_error(error: str | None) -> str:
+    return MASKED_FINGERPRINT if error is None else make_fingerprint(error)
+
+
+def group_failures(failures: Sequence[FailedMessage], span: FailureSpan) -> list[FailureGroup]:
+    """Returns the largest groups first, with a trend over the time of the span."""
     members: dict[str, list[FailedMessage]] = {}
     for failure in failures:
-        members.setdefault(make_fingerprint(failure.error), []).append(failure)
+        members.setdefault(failure.fingerprint, []).append(failure)
     all_traits = count_traits(failures)
     groups = [
-        make_group(fingerprint, group, all_traits, len(failures), (since, until))
+        make_group(fingerprint, group, all_traits, len(failures), span)
         for fingerprint, group in members.items()
     ]
     return sorted(groups, key=lambda group: (-group.count, group.fingerprint))[:MAX_GROUPS]
@@ -75,23 +99,23 @@ def make_group(
     group: Sequence[FailedMessage],
     all_traits: Counter[tuple[str, str]],
     total: int,
-    span: tuple[Moment, Moment],
+    span: FailureSpan,
 ) -> FailureGroup:
     newest = max(group, key=lambda failure: failure.at)
-    template = make_template(newest.error)
+    error = MASKED if newest.error is None else newest.error
     queues = sorted({failure.queue for failure in group})
     return FailureGroup(
         fingerprint=fingerprint,
-        template=template or NO_ERROR,
-        sample=newest.error,
+        template=make_template(error) or NO_ERROR,
+        sample=error,
         sample_id=newest.id,
         count=len(group),
         queues=queues,
         first_at=min(failure.at for failure in group),
         last_at=newest.at,
-        trend=make_trend([failure.at for failure in group], *span),
+        trend=make_trend([failure.at for failure in group], span.since, span.until),
         traits=find_traits(group, all_traits, total),
-        filter=make_group_filter(newest.error, template, queues),
+        filter=make_group_filter(fingerprint, queues, span),
     )
 
 
@@ -120,22 +144,18 @@ def find_traits(
     return sorted(found, key=lambda trait: (trait.others - trait.share, trait.name))[:MAX_TRAITS]
 
 
-def make_group_filter(error: str, template: str, queues: Sequence[str]) -> str:
-    """Returns the closest filter: the longest fixed part of the error, in these queues."""
-    terms = ["state:dead", f"queue:{','.join(queues[:20])}"]
-    fragment = find_longest_fragment(template)
-    # A placeholder of blanks may join two parts that were apart.
-    if fragment is not None and fragment in error:
-        terms.append(f"error:{quote_term(fragment)}")
-    return " ".join(terms)
+def make_group_filter(fingerprint: str, queues: Sequence[str], span: FailureSpan) -> str:
+    """Returns a filter that matches the messages of the group, and those that join it later."""
+    terms = ["state:dead,failed", f"failed>={format_moment(span.since)}"]
+    if fingerprint != MASKED_FINGERPRINT:
+        terms.append(f"fingerprint:{fingerprint}")
+    if span.queue is not None:
+        queues = [span.queue]
+    elif not span.hidden:
+        return " ".join(terms)
+    # A filter may not test an error in a queue that masks it.
+    return " ".join([*terms, f"queue:{','.join(map(quote_value, queues))}"])
 
 
-def quote_term(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def find_longest_fragment(template: str) -> str | None:
-    """Returns the longest fixed part of a template, which a filter can search for."""
-    longest = max((piece.strip() for piece in PLACEHOLDER.split(template)), key=len)
-    return longest if len(longest) >= MIN_FRAGMENT_LENGTH else None
+def format_moment(moment: Moment) -> str:
+    return (EPOCH + timedelta(microseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

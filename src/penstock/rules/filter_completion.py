@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
+from penstock.rules import filter_parser
 from penstock.rules.filter_parser import FIELDS, MAX_CHARACTERS, OPERATOR, STATES
 
 MAX_ITEMS = 50
@@ -58,7 +59,7 @@ def list_values(field: str, typed: str, find_values: FindValues) -> list[str]:
     name = {"worker": "consumer"}.get(field, field)
     if name == "state":
         return list(STATES)
-    if name in ("created", "ended", "due", "expires"):
+    if name in filter_parser.TIMES:
         return list(TIMES)
     return sorted(set(EXAMPLES.get(name, ())) | set(find_values(name, typed)))
 

@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.filter import All, Any, Candidate, Node, Not, Op, Pattern, Span, Term, Value
-from penstock.model.message import MICROS_PER_SECOND, NEVER, HistoryRow, Moment, Record
+from penstock.model.message import MICROS_PER_SECOND, NEVER, HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.rules.filter_parser import MAPS
+from penstock.rules.fingerprints import make_fingerprint
 from penstock.rules.globs import match_parts
 
 MAX_KIND = 80
+FAILED_STATES = frozenset({State.DEAD, State.FAILED})
 Verdict: TypeAlias = bool | None
 
 
@@ -77,6 +79,8 @@ def match_term(term: Term, candidate: Candidate) -> bool:
             value = find_error_kind(candidate.error)
         case "error":
             return match_error(term, candidate.error)
+        case "fingerprint":
+            value = find_fingerprint(candidate)
         case field:
             value = getattr(candidate, field)
     return value is not None and match_value(term, value)
@@ -163,6 +167,20 @@ def find_error_kind(error: str | None) -> str | None:
     if error is None:
         return None
     return error.partition("\n")[0].partition(":")[0][:MAX_KIND]
+
+
+def find_fingerprint(candidate: Candidate) -> str | None:
+    """Returns the fingerprint of the last error. Failures without an error have one in common."""
+    if candidate.error is None and candidate.state not in FAILED_STATES:
+        return None
+    return make_fingerprint(candidate.error or "")
+
+
+def find_failed_at(record: Record) -> Moment | None:
+    """Returns when a dead or failed message failed for the last time."""
+    if record.state not in FAILED_STATES:
+        return None
+    return record.timeline[-1].at if record.timeline else record.message.created_at
 
 
 def find_in_body(candidate: Candidate, path: tuple[str, ...]) -> list[AnyValue]:
@@ -253,6 +271,7 @@ def make_candidate(record: Record, queue: Queue) -> Candidate:
         deliveries=record.deliveries,
         created=message.created_at,
         ended=last.at if last and last.final else None,
+        failed=find_failed_at(record),
         due=record.due_at,
         expires=record.expires_at,
         wait=measure_wait(record),

@@ -22,10 +22,10 @@ DAY_S = 86_400
 
 TEXTS = (
     "queue", "scope", "type", "name", "key", "correlation", "causation", "consumer", "reason",
-    "rule",
+    "rule", "fingerprint",
 )  # fmt: skip
 NUMBERS = ("id", "parent", "priority", "attempts", "deliveries", "size")
-TIMES = ("created", "ended", "due", "expires")
+TIMES = ("created", "ended", "failed", "due", "expires")
 DURATIONS = ("age", "wait")
 # These take a key or a path: label.tier, header.tenant, body.customer.country.
 MAPS = {"label": "labels", "header": "headers", "body": "body"}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.errors import FieldMasked
 from penstock.model.filter import Node, Term
-from penstock.model.message import HistoryRow, Record
+from penstock.model.message import Draft, HistoryRow, Record
 from penstock.model.queue import Queue
 from penstock.rules.globs import match_glob
 
@@ -24,7 +24,7 @@ FILTER_FIELDS = {
     "body": ("body",),
     "headers": ("header",),
     "labels": ("label",),
-    "error": ("error", "error.kind"),
+    "error": ("error", "error.kind", "fingerprint"),
     "result": (),
 }
 Reveals = Callable[[str, str], bool]
@@ -38,6 +38,13 @@ class MaskedRecord(Struct, frozen=True):
 
     record: Record
     masked: tuple[str, ...] = ()
+
+
+class MaskedDraft(Struct, frozen=True):
+    """A draft as a caller may see it, and whether the mask changed it."""
+
+    draft: Draft
+    changed: bool
 
 
 def split_mask(entry: str) -> tuple[str, tuple[str, ...]]:
@@ -133,6 +140,30 @@ def mask_entry(record: Record, root: str, path: tuple[str, ...]) -> Record:
         case "error":
             return mask_errors(record)
     return record
+
+
+def mask_draft(draft: Draft, mask: Sequence[str]) -> MaskedDraft:
+    """Replaces masked values of a message that is to be published."""
+    found = draft
+    for entry in mask:
+        root, path = split_mask(entry)
+        match root:
+            case "body":
+                found = replace(found, body=mask_json(found.body, path))
+            case "headers" | "labels":
+                values = mask_name(getattr(found, root), path[0])
+                found = replace(found, **{root: values})
+    return MaskedDraft(found, found != draft)
+
+
+def check_draft_unmasked(draft: Draft, queue: Queue, reveals: Reveals) -> None:
+    """Raises FieldMasked if a caller would store the mask in place of a value it cannot see."""
+    values = {*(draft.headers or {}).values(), *(draft.labels or {}).values()}
+    if list_hidden(queue, reveals) and (MASKED_JSON in draft.body or MASKED in values):
+        raise FieldMasked(
+            f"the message has the masked value {MASKED} of queue {queue.name!r}; saving it would"
+            " lose the real one; pause and resume the schedule without its message"
+        )
 
 
 def mask_json(body: bytes, path: tuple[str, ...]) -> bytes:

@@ -44,6 +44,16 @@ class NewBulk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     rate: Annotated[float, Meta(ge=0.01, le=1_000_000)] | None = None
     dry_run: bool = False
     name: Word | None = None
+    horizon: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}$",
+                description="`horizon` of a dry run, to change only the messages that it counted.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class FailedItem(Struct, frozen=True):
@@ -80,6 +90,8 @@ class BulkView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dry_run: bool = False
     name: str | None = None
     failures: list[FailedItem] = []
+    # The moment `as_of` as a text that another action takes.
+    horizon: str = ""
 
 
 class BulkList(Struct, frozen=True):
@@ -118,6 +130,15 @@ class ReprioritisedMessage(Struct, frozen=True):
     priority: int
 
 
+def format_horizon(horizon: Horizon) -> str:
+    return f"{horizon.now}.{horizon.message}.{horizon.history}"
+
+
+def parse_horizon(text: str) -> Horizon:
+    now, message, history = map(int, text.split("."))
+    return Horizon(now, message, history)
+
+
 def make_bulk_view(action: BulkAction) -> BulkView:
     request, counts = action.request, action.counts
     return copy_fields(
@@ -136,6 +157,7 @@ def make_bulk_view(action: BulkAction) -> BulkView:
         subject=action.actor.subject,
         reason=action.reason,
         ended_at=to_optional_datetime(action.ended_at),
+        horizon=format_horizon(action.as_of),
         failures=[FailedItem(str(each.id), each.code) for each in counts.failures],
     )
 
@@ -149,7 +171,7 @@ def make_bulk_action(view: BulkView, tenant: str) -> BulkAction:
         scope=view.scope,
         request=copy_fields(BulkRequest, view, ids=None if view.filter is not None else ()),
         actor=BulkActor(view.subject),
-        as_of=Horizon(to_moment(view.as_of), 0, 0),
+        as_of=parse_horizon(view.horizon),
         state=view.state,
         reason=view.reason,
         counts=BulkCounts(view.done, view.skipped, view.failed, failures),

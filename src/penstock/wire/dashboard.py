@@ -161,7 +161,7 @@ class TraitView(Struct, frozen=True):
 
 
 class FailureGroupView(Struct, frozen=True):
-    """Failures with a similar error. `filter` selects the dead letters of the group."""
+    """Failures with a similar error. `filter` selects the messages of the group."""
 
     fingerprint: str
     template: str

@@ -1,5 +1,6 @@
 """Wire types of scopes, queues, schedules, workers, agents and statistics."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -11,6 +12,7 @@ from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
 from penstock.model.structs import copy_fields
 from penstock.rules.cron import list_ticks
+from penstock.rules.masking import mask_draft
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 from penstock.wire.publish import PublishRequest, make_publish_request
 
@@ -125,7 +127,8 @@ class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ScheduleView(Struct, frozen=True, omit_defaults=True):
-    """`next` lists the next five ticks, unless the schedule is paused."""
+    """`next` lists the next five ticks, unless the schedule is paused. `masked` says that fields of
+    the message are hidden from this caller."""
 
     name: str
     queue: str
@@ -138,6 +141,7 @@ class ScheduleView(Struct, frozen=True, omit_defaults=True):
     last_at: Time | None = None
     declared_in: str = ""
     next: list[Time] = []
+    masked: bool = False
 
 
 class Schedules(Struct, frozen=True, omit_defaults=True):
@@ -263,7 +267,9 @@ def make_queue_view(queue: Queue) -> QueueView:
     )
 
 
-def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
+def make_schedule_view(schedule: Schedule, queue: str, mask: Sequence[str]) -> ScheduleView:
+    """`mask` are the fields that the caller may not see."""
+    shown = mask_draft(schedule.draft, mask)
     return ScheduleView(
         schedule.name,
         queue,
@@ -271,11 +277,12 @@ def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
         schedule.timezone,
         schedule.missed,
         schedule.paused,
-        make_publish_request(schedule.draft),
+        make_publish_request(shown.draft),
         to_optional_datetime(schedule.next_at or None),
         to_optional_datetime(schedule.last_at),
         schedule.declared_in,
         [to_datetime(tick) for tick in list_next(schedule)],
+        shown.changed,
     )
 
 

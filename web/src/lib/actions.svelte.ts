@@ -119,7 +119,8 @@ export async function copy(text: string, what = "Copied"): Promise<void> {
 function copyByCommand(text: string): void {
   const area = document.createElement("textarea");
   area.value = text;
-  document.body.append(area);
+  // What is behind a modal dialog cannot be selected.
+  ([...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body).append(area);
   area.select();
   const copied = document.execCommand("copy");
   area.remove();

@@ -4,7 +4,7 @@ import { client, unwrap, type Schemas } from "./api";
 export type BulkVerb = Schemas["NewBulk"]["verb"];
 export type BulkAction = Schemas["BulkView"];
 export interface Selection {
-  /** All that match, as of the moment the action starts. */
+  /** All that match, as of the moment they are counted. */
   filter?: string;
   ids?: string[];
 }

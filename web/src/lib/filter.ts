@@ -8,7 +8,7 @@ export const FIELDS: [name: string, hint: string][] = [
   ["error.kind:", "such as TimeoutError"], ["age>", "older than, such as 10m"], ["age<", "younger than, such as 1h"], ["label.", "label.tier:gold"],
   ["body.", "body.country:BR"], ["header.", "header.tenant:acme"], ["id:", "message id"], ["name:", "unique name"], ["key:", "ordering key"],
   ["correlation:", "correlation id"], ["causation:", "causation id"], ["parent:", "id of the parent"], ["consumer:", "worker that ran it"], ["reason:", "why it ended"],
-  ["priority>", "number"], ["attempts>", "number"], ["deliveries>", "number"], ["created>", "time, such as today or -2h"], ["ended>", "time"], ["due<", "time"], ["wait>", "duration"], ["size>", "bytes"],
+  ["priority>", "number"], ["attempts>", "number"], ["deliveries>", "number"], ["created>", "time, such as today or -2h"], ["ended>", "time"], ["failed>", "when it died or failed"], ["fingerprint:", "errors that differ in numbers and names only"], ["due<", "time"], ["wait>", "duration"], ["size>", "bytes"],
 ];
 export const STATES = ["ready", "scheduled", "claimed", "dead", "completed", "failed", "expired", "cancelled", "unfinished", "ended"];
 

@@ -130,3 +130,21 @@ export function indent(node: Node, level = 0): string {
   }
   return node.kind === "string" ? JSON.stringify(node.value) : node.text;
 }
+
+/** Returns one field of an object. */
+export function find(node: Node | undefined, name: string): Node | undefined {
+  return node?.kind === "object" ? node.entries.find(([key]) => key === name)?.[1] : undefined;
+}
+
+/** Returns the elements of a list that is a field of an object. */
+export function list(node: Node, name: string): Node[] {
+  const found = find(node, name);
+  return found?.kind === "array" ? found.items : [];
+}
+
+/** Writes JSON on one line without changing a token. */
+export function write(node: Node): string {
+  if (node.kind === "object") return `{${node.entries.map(([key, value]) => `${JSON.stringify(key)}:${write(value)}`).join(",")}}`;
+  if (node.kind === "array") return `[${node.items.map(write).join(",")}]`;
+  return node.kind === "string" ? JSON.stringify(node.value) : node.text;
+}

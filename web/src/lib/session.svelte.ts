@@ -38,6 +38,24 @@ class SessionState {
     await this.load();
   }
 
+  /** The first reason why the viewer may not do this on all of these queues, or null if they may. */
+  refuseAny(right: Right, queues: Iterable<string>): string | null {
+    if (this.refuse(right) === null) return null;
+    const all = new Set(queues);
+    if (!all.size) return this.refuseAll(right);
+    for (const queue of all) {
+      const reason = this.refuse(right, queue);
+      if (reason) return reason;
+    }
+    return null;
+  }
+
+  /** Returns why the viewer may not do this on any queue at all. The server leaves out the others. */
+  refuseAll(right: Right): string | null {
+    const grants = this.current?.grants ?? [];
+    return grants.some((grant) => !grant.startsWith("-") && names(grant, right)) ? null : this.refuse(right);
+  }
+
   /** Returns why the viewer may not do this, or null if they may. */
   refuse(right: Right, queue = "*"): string | null {
     const grants = this.current?.grants ?? [];
@@ -47,10 +65,15 @@ class SessionState {
   }
 }
 
+function names(grant: string, right: Right): boolean {
+  const [name = ""] = grant.slice(grant.startsWith("-") ? 1 : 0).split(":", 1);
+  return name === right || (name === "*" && right !== "shell");
+}
+
 function matches(grant: string, right: Right, queue: string): boolean {
   const denies = grant.startsWith("-");
-  const [name = "", pattern = "*"] = grant.slice(denies ? 1 : 0).split(":", 2);
-  if (name !== right && (name !== "*" || right === "shell")) return false;
+  const [, pattern = "*"] = grant.slice(denies ? 1 : 0).split(":", 2);
+  if (!names(grant, right)) return false;
   if (queue === "*") return denies || pattern === "*";
   return glob(pattern, queue);
 }

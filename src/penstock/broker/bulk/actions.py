@@ -19,13 +19,13 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.broker.search import MAX_SCANNED
 from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, TooManyBulks
 from penstock.model.bulk import BulkAction, BulkActor, BulkRequest, BulkState, BulkVerb
-from penstock.model.changes import Change, Item
+from penstock.model.changes import Change, Horizon, Item
 from penstock.model.documents import Document, acting
 from penstock.model.message import Moment
 from penstock.retry_policies import BULK_SAVE_ATTEMPTS
 from penstock.rules import validation
 from penstock.rules.access import Right
-from penstock.rules.bulk import add_skips, check_request
+from penstock.rules.bulk import add_skips, check_horizon, check_request
 from penstock.store import Store
 
 COUNTER = "bulk_counter"
@@ -60,12 +60,13 @@ class Bulk:
         rate: float | None = None,
         dry_run: bool = False,
         name: str | None = None,
+        as_of: Horizon | None = None,
         scope: str = "default",
     ) -> BulkAction:
         """Starts an operation on all messages that match a filter, or that have these ids.
 
         Messages that change meanwhile are skipped. A dry run only counts; a short one is over when
-        this returns.
+        this returns. `as_of` of a dry run limits an action to the messages that it counted.
         """
         request = BulkRequest(
             verb=read_verb(verb),
@@ -79,15 +80,17 @@ class Bulk:
             name=name,
         )
         check_request(request)
-        action = await self._draft(request, scope)
+        action = await self._draft(request, scope, as_of)
         if request.dry_run and request.ids is None:
             action = await self._count(action)
             if action.state is BulkState.DONE:
                 return action
         return await self._create(action)
 
-    async def _draft(self, request: BulkRequest, scope: str) -> BulkAction:
-        as_of = await self.store.horizon()
+    async def _draft(self, request: BulkRequest, scope: str, as_of: Horizon | None) -> BulkAction:
+        newest = await self.store.horizon()
+        if as_of is not None:
+            check_horizon(as_of, newest)
         if await self.store.scope(self.tenant, scope) is None:
             raise NotFound(f"no scope named {validation.clip(scope)}")
         action = BulkAction(
@@ -96,10 +99,10 @@ class Bulk:
             scope=scope,
             request=request,
             actor=self.actor,
-            as_of=as_of,
+            as_of=as_of or newest,
             state=BulkState.COUNTING if request.dry_run else BulkState.RUNNING,
-            created_at=as_of.now,
-            updated_at=as_of.now,
+            created_at=newest.now,
+            updated_at=newest.now,
         )
         # Refuses a queue that does not exist, and a filter or a queue that needs other rights.
         found = await self.steps.reader.find_scope(action)

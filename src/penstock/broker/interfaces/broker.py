@@ -72,6 +72,10 @@ class PublishInterface(Protocol):
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]: ...
 
+    async def run_schedule(self, queue: str, name: str, *, scope: str = "default") -> Published:
+        """Publishes the message of a schedule now."""
+        ...
+
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry: ...
 
     def publish_on(

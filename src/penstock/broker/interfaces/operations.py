@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.model.alerts import Alert, AlertStatus
     from penstock.model.anomalies import AnomalyReport
     from penstock.model.bulk import BulkAction, BulkVerb
+    from penstock.model.changes import Horizon
     from penstock.model.message import Moment
     from penstock.model.metrics import ConsumerMetrics, QueueMetrics
     from penstock.rules.filter_completion import FilterSuggestion
@@ -115,6 +116,7 @@ class BulkInterface(Protocol):
         rate: float | None = None,
         dry_run: bool = False,
         name: str | None = None,
+        as_of: Horizon | None = None,
         scope: str = "default",
     ) -> BulkAction:
         """Starts an operation on all messages that match a filter, or that have these ids."""

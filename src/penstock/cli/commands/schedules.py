@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import JobText, ensure_shell_queue
@@ -144,17 +143,17 @@ def add_schedule_command(verb: str, text: str, done: str, work: Work) -> None:
 
 
 async def pause(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
-    await broker.admin.schedule(replace(each, paused=True), scope=scope)
+    await broker.admin.pause_schedule(each.draft.queue, each.name, scope=scope)
     return {"paused": True}
 
 
 async def resume(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
-    await broker.admin.schedule(replace(each, paused=False), scope=scope)
+    await broker.admin.resume_schedule(each.draft.queue, each.name, scope=scope)
     return {"paused": False}
 
 
 async def run(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
-    published = await broker.publish(each.draft, scope=scope)
+    published = await broker.run_schedule(each.draft.queue, each.name, scope=scope)
     return {"id": str(published.id), "queue": each.draft.queue}
 
 

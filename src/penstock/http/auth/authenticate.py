@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from penstock.broker.credentials import PREFIX, Credentials, split
-from penstock.errors import NotFound, RateLimited, Unauthenticated
+from penstock.errors import InvalidInput, NotFound, RateLimited, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers
 from penstock.http.auth.introspection import AccountLookup, make_introspection
 from penstock.http.auth.jwt import JwtVerifier
@@ -39,6 +39,8 @@ CACHE_TTL_S = 3.0
 # The same for a browser that signed in.
 SESSION_CACHE_TTL_S = 1.0
 MAX_CACHED_IDENTITIES = 10_000
+# Browsers drop a cookie of more than 4,096 bytes with its name and attributes.
+MAX_SESSION_BYTES = 3_800
 # Failed attempts per address: a burst, then a rate per second.
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
 # Concurrent lookups of credentials from addresses over that rate.
@@ -160,6 +162,12 @@ class Authenticator:
             # The rest is read from the key each time.
             identity = Identity(subject=identity.subject, tenant=identity.tenant)
         session, expires_at = sessions.issue(identity, await self.store.now())
+        if len(session) > MAX_SESSION_BYTES:
+            raise InvalidInput(
+                f"the groups and grants of this token need a cookie of {len(session):,} bytes, and"
+                f" browsers keep {MAX_SESSION_BYTES:,}; sign in with an API key, or with a token"
+                " that has fewer of them"
+            )
         return SessionProof(session, expires_at, make_csrf_token(sessions, session.encode()))
 
     async def sign_session(self, scope: Mapping[str, Any]) -> SessionProof | None:

@@ -22,6 +22,7 @@ from penstock.wire.bulk import (
     ReprioritisedMessage,
     ReprioritiseRequest,
     make_bulk_view,
+    parse_horizon,
 )
 from penstock.wire.fields import PageLimit, Reference, decode_body
 
@@ -65,6 +66,7 @@ async def start_bulk(call: RequestContext, new: NewBulk) -> BulkView:
         rate=new.rate,
         dry_run=new.dry_run,
         name=new.name,
+        as_of=None if new.horizon is None else parse_horizon(new.horizon),
         scope=call.scope,
     )
     if action.state.active:

@@ -11,8 +11,15 @@ from penstock.http.context import RequestContext
 from penstock.http.dashboard.answers import describe_rights
 from penstock.http.operations import OperationTable
 from penstock.model.message import MICROS_PER_SECOND, Moment, Record
-from penstock.rules.failure_groups import MAX_GROUPS, FailedMessage, group_failures
-from penstock.rules.fingerprints import make_fingerprint
+from penstock.model.queue import Queue
+from penstock.rules.failure_groups import (
+    MAX_GROUPS,
+    FailedMessage,
+    FailureSpan,
+    fingerprint_error,
+    group_failures,
+)
+from penstock.rules.filter_match import find_failed_at
 from penstock.rules.masking import list_hidden
 from penstock.wire.dashboard import FailureCauses, FailureGroups, make_group_view
 from penstock.wire.fields import Id, Name, to_datetime
@@ -51,10 +58,12 @@ async def list_failures(
     found = [await make_failure(call, record) for record in page.records]
     if like is not None:
         sample = await make_failure(call, await call.admin.get(like, scope=call.scope))
-        wanted = make_fingerprint(sample.error)
-        found = [failure for failure in found if make_fingerprint(failure.error) == wanted]
+        found = [failure for failure in found if failure.fingerprint == sample.fingerprint]
+    queues = await call.admin.queues(scope=call.scope)
+    hidden = [each.name for each in queues if hides_errors(call, each)]
+    groups = group_failures(found, FailureSpan(since, now, queue, hidden))
     return FailureGroups(
-        [make_group_view(group) for group in group_failures(found, since, now)],
+        [make_group_view(group) for group in groups],
         page.scanned,
         page.complete,
         to_datetime(since),
@@ -93,7 +102,7 @@ async def read_matching(
     read, cursor = FailuresPage(), None
     while not read.complete and read.scanned < MAX_FAILURES and time.monotonic() < stop_at:
         page = await admin.search(filter, cursor=cursor, limit=FAILURES_PAGE_SIZE, scope=scope)
-        recent = [record for record in page.records if find_failed_at(record) >= since]
+        recent = [record for record in page.records if get_failed_at(record) >= since]
         is_past = is_newest_first and len(recent) < len(page.records)
         read.records += recent
         cursor, read.complete = page.cursor, page.cursor is None or is_past
@@ -101,8 +110,12 @@ async def read_matching(
     return read
 
 
-def find_failed_at(record: Record) -> Moment:
-    return record.timeline[-1].at if record.timeline else record.message.created_at
+def get_failed_at(record: Record) -> Moment:
+    return find_failed_at(record) or record.message.created_at
+
+
+def hides_errors(call: RequestContext, queue: Queue) -> bool:
+    return "error" in list_hidden(queue, call.reveals)
 
 
 @failures.add("GET", "/v1/failures/causes", "List causes of failure", FailureCauses, scoped=True)
@@ -118,11 +131,8 @@ async def list_causes(call: RequestContext) -> FailureCauses:
 async def read_causes(call: RequestContext) -> FailureCauses:
     since = await call.service.store.now() - CAUSES_SPAN
     page = await read_failures(call.admin, call.scope, None, since, MAX_CAUSES_S)
-    errors: set[str] = set()
-    for record in page.records:
-        queue = await call.broker.get_queue_by_id(record.message.queue_id)
-        errors.add("" if "error" in list_hidden(queue, call.reveals) else record.error or "")
-    fingerprints = sorted({make_fingerprint(error) for error in errors})
+    errors = {await read_error(call, record) for record in page.records}
+    fingerprints = sorted({fingerprint_error(error) for error in errors})
     return FailureCauses(fingerprints[:MAX_GROUPS], page.complete)
 
 
@@ -134,6 +144,11 @@ async def make_failure(call: RequestContext, record: Record) -> FailedMessage:
     traits |= {f"label.{name}": value for name, value in (view.labels or {}).items()}
     if last is not None and last.consumer:
         traits["consumer"] = last.consumer
-    return FailedMessage(
-        record.message.id, view.queue, view.error or "", find_failed_at(record), traits
-    )
+    error = await read_error(call, record)
+    return FailedMessage(record.message.id, view.queue, error, get_failed_at(record), traits)
+
+
+async def read_error(call: RequestContext, record: Record) -> str | None:
+    """Returns the error, or None if the caller may not see it."""
+    queue = await call.broker.get_queue_by_id(record.message.queue_id)
+    return None if hides_errors(call, queue) else record.error or ""

@@ -41,6 +41,10 @@ async def publish(call: RequestContext, sent: PublishRequest | PlainRequest) -> 
     draft = make_draft(sent, call.publisher)
     if (headers := read_headers(call)) is not None:
         draft = headers.add_to(draft)
+    return await publish_draft(call, draft)
+
+
+async def publish_draft(call: RequestContext, draft: Draft) -> PublishResult:
     refuse_unfit(call, draft)
     published = await call.broker.publish(draft, scope=call.scope)
     if not published.duplicate:
