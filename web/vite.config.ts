@@ -1,5 +1,9 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
+
+// The page compares it with the version of the server that answers.
+const version = /^version = "(.+)"/m.exec(readFileSync(new URL("../pyproject.toml", import.meta.url), "utf8"))?.[1] ?? "";
 
 // Redoc shows a logo of its maker's server. This page loads nothing from elsewhere.
 const withoutForeignLogo: Plugin = {
@@ -16,6 +20,7 @@ const withoutForeignLogo: Plugin = {
 // Relative URLs: the page works below any path of a proxy.
 export default defineConfig({
   base: "./",
+  define: { __VERSION__: JSON.stringify(version) },
   plugins: [svelte(), withoutForeignLogo],
   build: {
     outDir: "../src/penstock/dashboard",

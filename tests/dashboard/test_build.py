@@ -9,14 +9,43 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboard.build import BUILT, RECORD, ROOT, hash_sources
+from penstock.http.routes import encode_document
+from tests.dashboard.build import BUILT, ROOT, hash_built, hash_sources, read_record
+from tests.extent import LONG
 
 # What a browser loads for the first page.
 MAX_FIRST_LOAD_BYTES = 60_000
 
 
 def test_the_build_is_that_of_the_sources() -> None:
-    assert RECORD.read_text().strip() == hash_sources(), "run ./dev web and commit the result"
+    assert read_record()[0] == hash_sources(), "run ./dev web and commit the result"
+
+
+def test_no_built_file_was_changed_by_hand() -> None:
+    assert read_record()[1] == hash_built(), "run ./dev web and commit the result"
+
+
+def run_npm(*words: str) -> None:
+    """Runs a script of `web/`, if Node and its packages are installed."""
+    npm = shutil.which("npm")
+    if npm is None or not (ROOT / "web/node_modules").is_dir():
+        pytest.skip("Node and the packages of web/ build the dashboard")
+    command = [npm, "--prefix", str(ROOT / "web"), "run", "--silent", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_another_build_of_the_sources_gives_the_same_files(tmp_path: Path) -> None:
+    run_npm("build", "--", "--outDir", str(tmp_path), "--emptyOutDir")
+    assert hash_built(tmp_path) == hash_built(), "run ./dev web and commit the result"
+
+
+@LONG
+def test_the_pages_fit_the_api() -> None:
+    """The types are those of the API as it is, and not as it was when they were written."""
+    (ROOT / "web/openapi.json").write_bytes(encode_document(""))
+    run_npm("types")
+    run_npm("check")
 
 
 def test_every_named_asset_exists_and_nothing_comes_from_elsewhere() -> None:

@@ -99,6 +99,18 @@ def test_a_phone_shows_pages_without_scrolling_sideways(
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
+def test_the_theme_follows_the_system_until_one_is_chosen(
+    server: Served, open_page: OpenPage
+) -> None:
+    page = open_page(server, theme="light")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.get_by_role("button", name="Theme").click()
+    page.emulate_media(color_scheme="light")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
 def test_the_theme_is_kept(server: Served, open_page: OpenPage) -> None:
     page = open_page(server, theme="light")
     page.get_by_role("button", name="Theme").click()

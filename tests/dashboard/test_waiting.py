@@ -11,6 +11,7 @@ from penstock import Context, Penstock
 from tests.cli.terminal import until
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.test_pages import check_accessible
+from tests.http.keys import keyed
 from tests.http.served import Served
 
 
@@ -75,6 +76,30 @@ def test_a_message_links_its_callbacks_and_its_workflow(busy: Served, open_page:
     expect(page.get_by_role("group", name="Graph of close: 2 nodes")).to_be_visible()
 
 
+CRON = {
+    "0 9,17 * * *": "every day at 09:00 and 17:00",
+    "0 9 * * 1,3,5": "on Monday, Wednesday and Friday at 09:00",
+    "*/15 9-17 * * *": "every 15 minutes from 09:00 to 17:59",
+    "30 4 1 1,7 *": "on day 1 of the month at 04:30 in January and July",
+    "0 12 1-7 * MON": "on day 1 to 7 of each month or every Monday at 12:00",
+    "0 9 L * *": "0 9 L * *",
+}
+
+
+def test_cron_expressions_are_shown_in_words(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue()
+    for number, cron in enumerate(CRON):
+        path = f"/v1/queues/{queue}/schedules/s{number}"
+        assert busy.put(path, {"cron": cron, "message": {"type": "report"}}).status == 200
+    page = open_page(busy, "#/schedules")
+    for number, (cron, words) in enumerate(CRON.items()):
+        row = page.get_by_role("row").filter(has_text=queue).filter(has_text=f"s{number}")
+        cell = row.get_by_role("cell").nth(2)
+        expect(cell).to_contain_text(words)
+        # An expression without words is shown once.
+        assert cell.inner_text().count(cron) == 1
+
+
 def test_a_schedule_lists_its_next_runs_and_is_paused(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     path = f"/v1/queues/{queue}/schedules/nightly"
@@ -102,7 +127,8 @@ def request_decision(server: Served, **more: object) -> str:
     ]
     spec = {
         "title": "Refund Ada?",
-        "content": "The parcel broke.\n<img src=x onerror=alert(1)>",
+        "content": "The **parcel** broke.\n<img src=x onerror=alert(1)>"
+        " [Photos](https://example.org/17) [run](javascript:alert(1))",
         "options": options,
         "input": {
             "amount": {"type": "number", "title": "Amount"},
@@ -126,6 +152,9 @@ def test_a_person_claims_and_decides_a_step_with_its_inputs(
     page = open_page(busy, f"#/inbox?step={id}")
     expect(page.get_by_text("<img src=x onerror=alert(1)>")).to_be_visible()
     assert page.locator(".page img").count() == 0
+    expect(page.locator("strong", has_text="parcel")).to_be_visible()
+    hrefs = page.locator(".markdown a").evaluate_all("all => all.map(each => each.href)")
+    assert hrefs == ["https://example.org/17"]
     approve = page.get_by_role("button", name="Approve")
     expect(approve).to_have_attribute("title", "Fill in Amount, Account first.")
     check_accessible(page)
@@ -142,6 +171,20 @@ def test_a_person_claims_and_decides_a_step_with_its_inputs(
     given = {"amount": 612.4, "account": "giro", "day": "2026-12-24", "urgent": True}
     assert (decision["choice"], decision["inputs"]) == ("approve", given)
     assert decision["comment"] == "Photos seen."
+
+
+def test_a_step_says_who_decides_and_what_follows(locked: Served, open_page: OpenPage) -> None:
+    more = {"assign": {"roles": ["finance"]}, "timeout": 7_200, "on_timeout": {"escalate": "cfo"}}
+    id = request_decision(locked, **more)
+    auditor = keyed(locked, grants=["read", "read:_human"])
+    page = open_page(locked, f"#/inbox?step={id}")
+    page.get_by_label("API key or token").fill(auditor.key or "")
+    page.get_by_role("button", name="Sign in").click()
+    form = page.get_by_role("form", name="Refund Ada?")
+    expect(form).to_contain_text("Waits for role finance")
+    expect(form).to_contain_text("then escalates to cfo.")
+    approve = form.get_by_role("button", name="Approve")
+    expect(approve).to_have_attribute("title", re.compile("You may not decide this: .*assigned"))
 
 
 def test_a_step_is_delegated(busy: Served, open_page: OpenPage) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ from tests.dashboard.scenery import make_dead
 from tests.http.keys import keyed
 from tests.http.served import Served, served
 from tests.servers.postgres import Postgres
+
+
+class Text(str):
+    """JSON that is nested too deep for json.dumps."""
+
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -171,18 +178,33 @@ def test_a_message_is_edited_and_sent_again_without_touching_its_numbers(
         (HOSTILE, HOSTILE),
         ({"rtl": "\u202e gnp.exe", "emoji": "👩🏽‍🚀"}, "gnp.exe"),
         ({"large": "x" * 1_000_000}, "Only the first 64.0 KB are shown"),
-        (json.loads("[" * 60 + "1" + "]" * 60), "…"),
+        (Text("[" * 900 + "1" + "]" * 900), "…"),
     ],
+    ids=["html", "text", "direction", "large", "deep"],
 )
 def test_a_hostile_body_is_only_text(
     busy: Served, open_page: OpenPage, body: object, shown: str
 ) -> None:
-    queue = busy.queue()
-    id = busy.publish(queue, body, headers={"x": HOSTILE[:100]})
+    given: dict[str, object] = {"body": body}
+    if isinstance(body, Text):
+        encoded = b64encode(body.encode()).decode()
+        given = {"body_base64": encoded, "content_type": "application/json"}
+    sent = {"queue": busy.queue(), "headers": {"x": HOSTILE[:100]}, **given}
+    id = busy.post("/v1/publish", sent).json["id"]
     page = open_page(busy, f"#/message/{id}")
     expect(page.get_by_role("heading", name="Body")).to_be_visible()
     expect(page.locator(".page")).to_contain_text(shown[:60])
     assert page.locator(".page img, .page script").count() == 0
+
+
+def test_a_body_that_is_nested_deeper_than_the_stack_is_edited(
+    busy: Served, open_page: OpenPage
+) -> None:
+    page = open_page(busy, f"#/message/{busy.publish(busy.queue(), {})}")
+    page.get_by_role("button", name="Edit and resend").click()
+    page.get_by_role("textbox", name="Body (JSON)").fill("[" * 10_000 + "]" * 10_000)
+    send = page.get_by_role("button", name="Send the new message")
+    expect(send).not_to_have_attribute("aria-disabled", "true")
 
 
 def test_binary_bodies_are_shown_in_hexadecimal(busy: Served, open_page: OpenPage) -> None:
@@ -190,6 +212,29 @@ def test_binary_bodies_are_shown_in_hexadecimal(busy: Served, open_page: OpenPag
     id = busy.post("/v1/publish", sent).json["id"]
     page = open_page(busy, f"#/message/{id}")
     expect(page.get_by_text("00 01 02 03 ff fe")).to_be_visible()
+    edit = page.get_by_role("button", name="Edit and resend")
+    expect(edit).to_have_attribute("title", re.compile("The body is not JSON"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"body_base64": "AAECA//+", "content_type": "image/png"}, {"body": {"big": 2**63}}],
+)
+def test_a_copied_command_publishes_the_message_again(
+    busy: Served, open_page: OpenPage, body: dict[str, object]
+) -> None:
+    sent = {
+        "queue": busy.queue(), "type": "it's", "priority": 3, "headers": {"tenant": "acme"},
+        "labels": {"tier": "gold"}, "ordering_key": "ada", "correlation_id": "order-1", **body,
+    }  # fmt: skip
+    id = busy.post("/v1/publish", sent).json["id"]
+    page = open_page(busy, f"#/message/{id}")
+    page.get_by_role("button", name="Copy curl: publish again").click()
+    command = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    assert command[:3] == ["curl", "-s", f"http://127.0.0.1:{busy.port}/v1/publish"]
+    again = busy.post("/v1/publish", command[-1].encode()).json["id"]
+    first, second = (busy.get(f"/v1/messages/{each}").json for each in (id, again))
+    assert {name: second.get(name) for name in sent} == {name: first.get(name) for name in sent}
 
 
 def test_a_person_decides_by_keyboard(busy: Served, open_page: OpenPage) -> None:

@@ -85,6 +85,20 @@ def test_stats_count_by_queue_and_place(server: Served) -> None:
     assert (told["ended_counted"], told.get("truncated", False)) == (10_000, False)
 
 
+def test_stats_total_the_messages_of_queues_on_other_pages_too(server: Served) -> None:
+    for queue in (server.queue(), server.queue()):
+        server.publish(queue)
+
+    def counts() -> tuple[int, int]:
+        told = server.get("/v1/stats").json
+        return sum(each.get("ready", 0) for each in told["queues"]), told["totals"]["ready"]
+
+    until(lambda: counts()[0] >= 2 and counts()[0] == counts()[1])
+    page = server.get("/v1/stats", limit=1).json
+    assert len(page["queues"]) == 1
+    assert page["totals"]["ready"] >= 2
+
+
 def test_metrics_are_told_with_bounded_labels(own_server: Served) -> None:
     # Others may have served more queues than have labels.
     server = own_server

@@ -28,6 +28,11 @@ def test_a_rule_is_counted_on_the_messages_of_the_lake(spark: SparkSession, tmp_
     when = "message.labels.tier == 'gold' && message.body.n > 2"
     rule = parse_rule({"name": "r", "when": when, "do": [{"set": {"priority": 1}}]})
     assert backtest(spark, lake, rule, since) == BacktestResult(4, 1, 1, 1, {"default": 1})
+    former = parse_rule({"name": "r", "when": "true", "do": [{"set": {"priority": 1}}]})
+    compared = backtest(spark, lake, rule, since, former)
+    assert (compared.matched, compared.gained, compared.lost) == (1, 0, 3)
+    compared = backtest(spark, lake, former, since, rule)
+    assert (compared.matched, compared.gained, compared.lost) == (4, 3, 0)
     ended = {"name": "e", "on": "completed", "when": "message.attempts == 1", "do": [{"copy": "x"}]}
     found = backtest(spark, lake, parse_rule(ended), since)
     assert (found.tried, found.matched) == (1, 1)

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from html import escape
 
@@ -60,6 +60,8 @@ def is_safe_link(url: str) -> bool:
     return url.strip().lower().startswith(LINK_SCHEMES)
 
 
+# Pages ask for the open steps every few seconds.
+@lru_cache(256)
 def render_markdown(text: str) -> str:
     return str(make_markdown().render(text))
 

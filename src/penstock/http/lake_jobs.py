@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -65,12 +66,24 @@ class LakeJobs:
     def run_pipeline(self, by: str) -> LakeJob:
         return self.start(LakeJob(PIPELINE, by, read_clock()), ["pipeline", "run"])
 
-    def run_backtest(self, rule: dict[str, object], since: str, scope: str, by: str) -> LakeJob:
+    def run_backtest(
+        self,
+        rule: dict[str, object],
+        since: str,
+        scope: str,
+        by: str,
+        saved: dict[str, object] | None = None,
+    ) -> LakeJob:
+        """Compares the rule with its saved version, if there is one."""
         words = ["rule", "backtest", "rule.json", "--since", since, "--scope", scope]
-        return self.start(LakeJob(BACKTEST, by, read_clock()), words, rule)
+        files = {"rule.json": rule}
+        if saved is not None:
+            files["saved.json"] = saved
+            words += ["--against", "saved.json"]
+        return self.start(LakeJob(BACKTEST, by, read_clock()), words, files)
 
     def start(
-        self, job: LakeJob, words: list[str], rule: dict[str, object] | None = None
+        self, job: LakeJob, words: list[str], files: Mapping[str, object] = MappingProxyType({})
     ) -> LakeJob:
         if reason := self.explain_missing():
             raise InvalidState(reason)
@@ -78,16 +91,16 @@ class LakeJobs:
         if last is not None and last.state == "running":
             raise Busy(f"a {job.kind} is running already; wait until it has ended")
         self.jobs[job.kind] = job
-        task = asyncio.create_task(self.run(job, words, rule))
+        task = asyncio.create_task(self.run(job, words, files))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return job
 
-    async def run(self, job: LakeJob, words: list[str], rule: dict[str, object] | None) -> None:
+    async def run(self, job: LakeJob, words: list[str], files: Mapping[str, object]) -> None:
         code, printed, logged = 1, b"", b""
         try:
             with TemporaryDirectory(prefix="penstock-") as folder:
-                write_rule(folder, rule)
+                write_files(folder, files)
                 code, printed, logged = await self.execute(words, folder, self.timeouts[job.kind])
         except TimeoutError:
             logged = f"stopped: it ran for more than {self.timeouts[job.kind]:g} s".encode()
@@ -140,9 +153,9 @@ async def stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def write_rule(folder: str, rule: dict[str, object] | None) -> None:
-    if rule is not None:
-        Path(folder, "rule.json").write_bytes(msgspec.json.encode(rule))
+def write_files(folder: str, files: Mapping[str, object]) -> None:
+    for name, content in files.items():
+        Path(folder, name).write_bytes(msgspec.json.encode(content))
 
 
 def read_clock() -> Moment:

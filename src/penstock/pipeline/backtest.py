@@ -8,6 +8,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.errors import InvalidInput
 from penstock.model.message import Draft
 from penstock.model.queue import Queue, Scope
 from penstock.model.routing import Rule, StoredRule, Trigger
@@ -25,29 +26,46 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class BacktestResult(Struct, frozen=True):
-    """The number of messages of the lake that a rule would have matched, by queue."""
+class BacktestResult(Struct, frozen=True, omit_defaults=True):
+    """The number of messages of the lake that a rule would have matched, by queue.
+
+    `gained` matched, but did not match the rule that it was compared with. With `lost` it is the
+    other way round.
+    """
 
     tried: int
     matched: int
     missing_field: int
     errors: int
     queues: dict[str, int]
+    gained: int | None = None
+    lost: int | None = None
 
 
-def backtest(spark: SparkSession, lake: str, rule: Rule, since: datetime) -> BacktestResult:
-    """Spark reads and selects the messages, and the condition is evaluated one by one."""
-    check_rule(rule)
-    compiled = CompiledRule(StoredRule(rule=rule, tenant=TENANT), get_engine())
+def backtest(
+    spark: SparkSession, lake: str, rule: Rule, since: datetime, against: Rule | None = None
+) -> BacktestResult:
+    """Spark reads and selects the messages, and the conditions are evaluated one by one."""
+    compiled = compile_rule(rule)
+    former = None if against is None else compile_rule(against)
+    if against is not None and against.on is not rule.on:
+        raise InvalidInput(
+            f"rule {rule.name!r} is about messages that are {rule.on.value}, and the one to"
+            f" compare with about those that are {against.on.value}"
+        )
     counts: Counter[str] = Counter()
     queues: Counter[str] = Counter()
     for row in select_messages(spark, lake, rule, since).toLocalIterator():
-        if not compiled.concerns(row.queue, row.type):
-            continue
         verdict = judge_row(compiled, row)
+        matched = verdict == "matched"
+        matched_before = former is not None and judge_row(former, row) == "matched"
+        counts["gained"] += matched and not matched_before
+        counts["lost"] += matched_before and not matched
+        if verdict is None:
+            continue
         counts["tried"] += 1
         counts[verdict] += 1
-        if verdict == "matched":
+        if matched:
             queues[row.queue] += 1
     return BacktestResult(
         tried=counts["tried"],
@@ -55,7 +73,14 @@ def backtest(spark: SparkSession, lake: str, rule: Rule, since: datetime) -> Bac
         missing_field=counts["missing_field"],
         errors=counts["error"],
         queues=dict(sorted(queues.items())),
+        gained=None if former is None else counts["gained"],
+        lost=None if former is None else counts["lost"],
     )
+
+
+def compile_rule(rule: Rule) -> CompiledRule:
+    check_rule(rule)
+    return CompiledRule(StoredRule(rule=rule, tenant=TENANT), get_engine())
 
 
 def select_messages(spark: SparkSession, lake: str, rule: Rule, since: datetime) -> DataFrame:
@@ -69,7 +94,10 @@ def select_messages(spark: SparkSession, lake: str, rule: Rule, since: datetime)
     return chosen.select(*COLUMNS)
 
 
-def judge_row(rule: CompiledRule, row: Row) -> str:
+def judge_row(rule: CompiledRule, row: Row) -> str | None:
+    """Returns the verdict, or None if the rule does not concern the queue and type of a message."""
+    if not rule.concerns(row.queue, row.type):
+        return None
     if rule.condition is None:
         return "matched"
     facts = get_engine().bind(make_row_values(rule, row), rule.stored.rule.on)

@@ -67,7 +67,10 @@ class DecisionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HumanStepView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A human step. `content` is Markdown without HTML and images."""
+    """A human step. `content` is Markdown without HTML and images, and `content_html` is the same
+    as HTML that is safe to show. `escalates_to` are the roles that later timeouts add. `refusal`
+    says why the caller may not decide it.
+    """
 
     id: str
     state: State
@@ -91,6 +94,9 @@ class HumanStepView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     correlation_id: str | None = None
     parent_id: str | None = None
     decision: DecisionView | None = None
+    content_html: str = ""
+    escalates_to: list[str] = []
+    refusal: str = ""
 
 
 class HumanSteps(Struct, frozen=True, omit_defaults=True):
@@ -174,6 +180,7 @@ def make_step_view(found: InboxStep) -> HumanStepView:
         claimed_until=to_optional_datetime(state.claimed_until or None),
         times_out_at=to_optional_datetime(none_if_never(step.times_out_at)),
         on_timeout=to_builtins(spec.on_timeout),
+        escalates_to=list(spec.on_timeout.escalate[len(state.escalated_to) :]),
         pattern=spec.pattern,
         correlation_id=found.correlation_id,
         parent_id=None if found.parent_id is None else str(found.parent_id),

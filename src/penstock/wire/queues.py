@@ -222,6 +222,7 @@ class Stats(Struct, frozen=True, omit_defaults=True):
     """Counts are cached to limit the load on the store. `counted_at` is their time.
 
     Ended messages are counted among the last `ended_counted`. `truncated` says that there are more.
+    `totals` counts the messages of all queues by state, also of those on other pages.
     """
 
     queues: list[QueueCountsView]
@@ -231,6 +232,7 @@ class Stats(Struct, frozen=True, omit_defaults=True):
     cursor: str | None = None
     ended_counted: int = 0
     truncated: bool = False
+    totals: dict[str, int] = {}
 
 
 class AutoscaleView(Struct, frozen=True):

@@ -100,6 +100,14 @@ addEventListener("keydown", (event) => {
   }
 });
 
+/** Puts the focus on the first link or button of the next row, whatever rows the page has. */
+export function moveRow(by: 1 | -1): void {
+  const rows = [...document.querySelectorAll("#main :is(tbody tr, article, .attention li)")].filter((row) => row.querySelector("a, button"));
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(0, at + by), rows.length - 1)];
+  next?.querySelector<HTMLElement>("a, button")?.focus();
+}
+
 /** Copies text, also on plain http, where browsers have no clipboard API. */
 export async function copy(text: string, what = "Copied"): Promise<void> {
   try {

@@ -24,14 +24,15 @@ class Live {
   private lost = false;
   onReconnect: () => void = () => {};
 
-  start(): void {
-    if (this.timer !== undefined) return;
+  constructor() {
+    // Once, however often people sign in and out.
     this.channel?.addEventListener("message", ({ data }: MessageEvent<{ status?: Status; changes?: Changes }>) => {
-      if (this.source) return;
+      if (this.source || this.timer === undefined) return;
       if (data.status) this.setStatus(data.status);
       if (data.changes) this.deliver(data.changes);
     });
     document.addEventListener("visibilitychange", () => {
+      if (this.timer === undefined) return;
       if (document.hidden) this.resign();
       else {
         this.elect();
@@ -39,6 +40,10 @@ class Live {
       }
     });
     addEventListener("pagehide", () => this.resign());
+  }
+
+  start(): void {
+    if (this.timer !== undefined) return;
     this.timer = setInterval(() => this.elect(), RENEW_MS);
     this.elect();
   }

@@ -5,6 +5,8 @@ export type Node =
   | { kind: "string"; value: string }
   | { kind: "number" | "literal"; text: string };
 
+type Container = Extract<Node, { kind: "object" | "array" }>;
+const END = { object: "}", array: "]" } as const;
 const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 const LITERAL = /true|false|null/y;
 const SPACE = /[ \t\n\r]*/y;
@@ -13,47 +15,57 @@ class Reader {
   at = 0;
   constructor(readonly text: string) {}
 
+  /** Reads a value. Containers that are open are kept in a list: nesting may be deeper than the stack. */
   value(): Node {
+    const open: Container[] = [];
+    const keys: string[] = [];
+    for (;;) {
+      let node = this.start();
+      if (node.kind === "object" || node.kind === "array") {
+        this.space();
+        if (this.text[this.at] === END[node.kind]) this.at++;
+        else {
+          open.push(node);
+          if (node.kind === "object") keys.push(this.key());
+          continue;
+        }
+      }
+      for (;;) {
+        const parent = open.at(-1);
+        if (!parent) return node;
+        if (parent.kind === "object") parent.entries.push([keys.pop()!, node]);
+        else parent.items.push(node);
+        this.space();
+        const next = this.text[this.at++];
+        if (next === ",") {
+          if (parent.kind === "object") keys.push(this.key());
+          break;
+        }
+        if (next !== END[parent.kind]) this.fail();
+        open.pop();
+        node = parent;
+      }
+    }
+  }
+
+  /** Reads a scalar, or the bracket that opens a container. */
+  start(): Node {
     this.space();
     const first = this.text[this.at];
-    if (first === "{") return this.object();
-    if (first === "[") return this.array();
+    if (first === "{" || first === "[") {
+      this.at++;
+      return first === "{" ? { kind: "object", entries: [] } : { kind: "array", items: [] };
+    }
     if (first === '"') return { kind: "string", value: this.string() };
     return this.match(NUMBER, "number") ?? this.match(LITERAL, "literal") ?? this.fail();
   }
 
-  object(): Node {
-    const entries: [string, Node][] = [];
-    this.list("}", () => {
-      const key = this.string();
-      this.space();
-      if (this.text[this.at++] !== ":") this.fail();
-      entries.push([key, this.value()]);
-    });
-    return { kind: "object", entries };
-  }
-
-  array(): Node {
-    const items: Node[] = [];
-    this.list("]", () => items.push(this.value()));
-    return { kind: "array", items };
-  }
-
-  list(end: string, item: () => void): void {
-    this.at++;
+  key(): string {
     this.space();
-    if (this.text[this.at] === end) {
-      this.at++;
-      return;
-    }
-    for (;;) {
-      this.space();
-      item();
-      this.space();
-      const next = this.text[this.at++];
-      if (next === end) return;
-      if (next !== ",") this.fail();
-    }
+    const key = this.string();
+    this.space();
+    if (this.text[this.at++] !== ":") this.fail();
+    return key;
   }
 
   string(): string {
@@ -98,11 +110,10 @@ export function splitField<T>(text: string, name: string): { rest: T; raw: strin
   const reader = new Reader(text);
   let raw: string | undefined;
   let cut: [number, number] | undefined;
+  reader.start();
   reader.space();
-  reader.list("}", () => {
-    const key = reader.string();
-    reader.space();
-    reader.at++;
+  for (let more = text[reader.at] !== "}"; more; more = text[reader.at++] === ",") {
+    const key = reader.key();
     reader.space();
     const from = reader.at;
     reader.value();
@@ -110,25 +121,39 @@ export function splitField<T>(text: string, name: string): { rest: T; raw: strin
       raw = text.slice(from, reader.at);
       cut = [from, reader.at];
     }
-  });
+    reader.space();
+  }
   const rest = cut ? `${text.slice(0, cut[0])}null${text.slice(cut[1])}` : text;
   return { rest: JSON.parse(rest) as T, raw };
 }
 
+// Beyond, lines would be longer than what they show.
+const MAX_INDENT = 50;
+const pad = (level: number): string => `\n${"  ".repeat(Math.min(level, MAX_INDENT))}`;
+
 /** Indents JSON without changing a token. */
-export function indent(node: Node, level = 0): string {
-  const pad = "  ".repeat(level + 1);
-  const end = "  ".repeat(level);
-  if (node.kind === "object") {
-    if (!node.entries.length) return "{}";
-    const lines = node.entries.map(([key, value]) => `${pad}${JSON.stringify(key)}: ${indent(value, level + 1)}`);
-    return `{\n${lines.join(",\n")}\n${end}}`;
+export function indent(node: Node): string {
+  const done: string[] = [];
+  // What is still to be written, the last first.
+  const rest: (string | { node: Node; level: number })[] = [{ node, level: 0 }];
+  let next: (typeof rest)[number] | undefined;
+  while ((next = rest.pop()) !== undefined) {
+    if (typeof next === "string") done.push(next);
+    else if (next.node.kind === "string") done.push(JSON.stringify(next.node.value));
+    else if ("text" in next.node) done.push(next.node.text);
+    else {
+      const level = next.level + 1;
+      const given = next.node;
+      const children = given.kind === "object" ? given.entries.map(([key, value]) => [`${JSON.stringify(key)}: `, value] as const) : given.items.map((value) => ["", value] as const);
+      done.push(given.kind === "object" ? "{" : "[");
+      rest.push(`${children.length ? pad(next.level) : ""}${END[given.kind]}`);
+      for (let at = children.length - 1; at >= 0; at--) {
+        const [key, value] = children[at]!;
+        rest.push({ node: value, level }, `${at ? "," : ""}${pad(level)}${key}`);
+      }
+    }
   }
-  if (node.kind === "array") {
-    if (!node.items.length) return "[]";
-    return `[\n${node.items.map((each) => pad + indent(each, level + 1)).join(",\n")}\n${end}]`;
-  }
-  return node.kind === "string" ? JSON.stringify(node.value) : node.text;
+  return done.join("");
 }
 
 /** Returns one field of an object. */

@@ -60,6 +60,9 @@ export function quoteTerm(value: string): string {
   return /^[\w.-]+$/.test(value) ? value : `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
 
+/** The messages that have been claimable for as long as the oldest one. */
+export const oldestHref = (readyAt: string, queue?: string): string => messagesHref(`state:ready due<=${readyAt}${queue ? ` queue:${quoteTerm(queue)}` : ""}`);
+
 /** Returns what follows the page's name in the address. It stays as it was while another page is loaded. */
 export function usePath(page: string): () => string[] {
   let last: string[] = [];

@@ -22,7 +22,8 @@ class SessionState {
     const found = await unwrap(client.GET("/v1/session"));
     useCsrf(found.csrf);
     if (found.build) {
-      this.outdated = this.build !== "" && found.build !== this.build;
+      // Another version answers than the one that made this page, or another build of it.
+      this.outdated = (!!found.version && found.version !== __VERSION__) || (this.build !== "" && found.build !== this.build);
       this.build ||= found.build;
     }
     this.current = found;

@@ -248,19 +248,26 @@ def coverage(session: CommandContext, last: int) -> None:
 @file_argument
 @click.option("--since", default="30d", show_default=True,
               help="How far back to search.")  # fmt: skip
+@click.option("--against", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="File with rules of the same names to compare with.")  # fmt: skip
 @add_pipeline_options
-def backtest(session: CommandContext, file: Path, since: str, lake: str, master: str) -> None:
+def backtest(
+    session: CommandContext, file: Path, since: str, against: Path | None, lake: str, master: str
+) -> None:
     """Count what the rules of a file would have matched in the lake.
 
     \b
     penstock rule backtest vip.toml --since 30d
+    penstock rule backtest vip.toml --against vip-before.toml
     """
     rules = read_rules(file, session.scope)
+    former = {} if against is None else {r.name: r for r in read_rules(against, session.scope)}
     begin = datetime.now(UTC) - timedelta(seconds=parse_seconds(since))
     with open_spark(master, session.url) as spark:
         from penstock.pipeline.backtest import backtest
 
-        found = [(each.name, backtest(spark, lake, each, begin)) for each in rules]
+        found = [(each.name, backtest(spark, lake, each, begin, former.get(each.name)))
+                 for each in rules]  # fmt: skip
     for name, result in found:
         if session.as_json:
             print_json({"rule": name, **msgspec.to_builtins(result)})
@@ -269,6 +276,8 @@ def backtest(session: CommandContext, file: Path, since: str, lake: str, master:
         print(f"{name}: matched {result.matched} of {format_count(result.tried, 'message')};"
               f" missing field {result.missing_field}, errors {result.errors}"
               + (f": {into}" if into else ""))  # fmt: skip
+        if result.gained is not None:
+            print(f"{name}: {result.gained} match that did not, {result.lost} do not that did")
 
 
 COMMANDS = {"rule": rule}

@@ -1,16 +1,19 @@
 """Operations of the inbox: human steps and their patterns."""
 
+from msgspec.structs import replace
+
 from penstock.broker.waiting.human_webhooks import HumanWebhooks
 from penstock.broker.waiting.inbox import Inbox
-from penstock.errors import InvalidInput
+from penstock.errors import Forbidden, InvalidInput
 from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext, cut_page
+from penstock.http.human_page import render_markdown
 from penstock.http.operations import OperationTable
 from penstock.model.human import HumanPattern, HumanSpec
 from penstock.model.human_webhooks import HumanWebhookState, HumanWebhookStatus
 from penstock.model.queue import HUMAN
 from penstock.rules.access import Right
-from penstock.rules.human import InboxStep, Person
+from penstock.rules.human import InboxStep, Person, check_decider
 from penstock.rules.human_spec import parse_spec
 from penstock.wire.fields import Cursor, Id, Name, PageLimit
 from penstock.wire.human import (
@@ -55,6 +58,17 @@ def get_inbox(call: RequestContext) -> Inbox:
     return call.broker.inbox
 
 
+def show_step(call: RequestContext, found: InboxStep) -> HumanStepView:
+    """Adds what a page needs: the content as HTML, and why the caller may not decide."""
+    refusal = ""
+    try:
+        check_decider(found.step, make_person(call))
+    except Forbidden as error:
+        refusal = str(error)
+    content = render_markdown(found.step.spec.content) if found.step.spec.content else ""
+    return replace(make_step_view(found), content_html=content, refusal=refusal)
+
+
 @inbox.add("GET", "/v1/inbox", "List human steps", HumanSteps, right=None)
 async def list_human_steps(
     call: RequestContext, view: View = "roles", limit: PageLimit = 50, cursor: Cursor | None = None
@@ -62,7 +76,7 @@ async def list_human_steps(
     """Lists open steps, those that time out first."""
     found = await get_inbox(call).list_steps(make_person(call), view=view, scope=call.scope)
     page, next_cursor = cut_page(call, found, sort_key, limit, cursor, "inbox", view)
-    return HumanSteps([make_step_view(each) for each in page], next_cursor)
+    return HumanSteps([show_step(call, each) for each in page], next_cursor)
 
 
 def sort_key(found: InboxStep) -> str:
@@ -106,7 +120,7 @@ async def count_human_steps(call: RequestContext) -> StatisticsView:
 @inbox.add("GET", "/v1/inbox/{id}", "Get a human step", HumanStepView, right=None)
 async def get_human_step(call: RequestContext, id: Id) -> HumanStepView:
     found = await get_inbox(call).get(int(id), make_person(call), scope=call.scope)
-    return make_step_view(found)
+    return show_step(call, found)
 
 
 @inbox.add(
@@ -125,20 +139,20 @@ async def decide_human_step(call: RequestContext, id: Id, sent: DecideRequest) -
         comment=sent.comment,
         scope=call.scope,
     )
-    return make_step_view(found)
+    return show_step(call, found)
 
 
 @inbox.add("POST", "/v1/inbox/{id}/claim", "Claim a human step", HumanStepView, right=None)
 async def claim_human_step(call: RequestContext, id: Id) -> HumanStepView:
     """Shows other people for 30 minutes that the caller is working on it."""
     person = make_person(call)
-    return make_step_view(await get_inbox(call).claim(int(id), person, scope=call.scope))
+    return show_step(call, await get_inbox(call).claim(int(id), person, scope=call.scope))
 
 
 @inbox.add("POST", "/v1/inbox/{id}/release", "Release a human step", HumanStepView, right=None)
 async def release_human_step(call: RequestContext, id: Id) -> HumanStepView:
     person = make_person(call)
-    return make_step_view(await get_inbox(call).release(int(id), person, scope=call.scope))
+    return show_step(call, await get_inbox(call).release(int(id), person, scope=call.scope))
 
 
 @inbox.add(
@@ -150,7 +164,7 @@ async def delegate_human_step(call: RequestContext, id: Id, sent: DelegateReques
     call.audit("Delegate a human step", call.scope)
     person = make_person(call)
     found = await get_inbox(call).delegate(int(id), person, sent.to, scope=call.scope)
-    return make_step_view(found)
+    return show_step(call, found)
 
 
 @inbox.add(
@@ -162,7 +176,7 @@ async def comment_on_human_step(
 ) -> HumanStepView:
     person = make_person(call)
     found = await get_inbox(call).comment(int(id), person, sent.text, scope=call.scope)
-    return make_step_view(found)
+    return show_step(call, found)
 
 
 # Patterns.

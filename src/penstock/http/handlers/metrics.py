@@ -8,6 +8,7 @@ from msgspec import Meta, Raw
 from penstock.broker.alerts import Alerts
 from penstock.broker.anomalies import Anomalies, AnomalyQuery
 from penstock.broker.metrics.queries import MetricsReader
+from penstock.errors import NotFound
 from penstock.http.auth.principal import RightScope
 from penstock.http.context import RequestContext
 from penstock.http.handlers.rules import get_rules
@@ -15,6 +16,7 @@ from penstock.http.lake_jobs import LakeJob
 from penstock.http.operations import OperationTable
 from penstock.model.anomalies import AnomalyState, Severity
 from penstock.model.message import Moment
+from penstock.model.routing import Rule
 from penstock.model.structs import copy_fields
 from penstock.rules.access import Right
 from penstock.rules.durations import parse_seconds
@@ -39,7 +41,7 @@ from penstock.wire.metrics import (
     make_consumers_view,
     make_queue_metrics_view,
 )
-from penstock.wire.rules import make_rule
+from penstock.wire.rules import make_new_rule, make_rule
 
 metrics = OperationTable("metrics")
 alerts = OperationTable("alerts")
@@ -168,14 +170,32 @@ async def run_pipeline(call: RequestContext) -> LakeJobView:
              example={"rule": {"queue": "mail", "when": "message.priority > 5",
                                "do": [{"route": "mail-vip"}]}, "since": "30d"})  # fmt: skip
 async def backtest_rule(call: RequestContext, new: NewBacktest) -> LakeJobView:
-    """Starts `penstock rule backtest` on this server. Nothing is written."""
+    """Starts `penstock rule backtest` on this server. Nothing is written. A rule that is saved is
+    compared with its saved version: messages it gains and loses."""
     rule = make_rule(new.name, call.scope, new.rule)
     check_rule(rule)
-    get_rules(call, Right.MANAGE).refuse_masked(rule)
+    rules = get_rules(call, Right.MANAGE)
+    rules.refuse_masked(rule)
     parse_seconds(new.since)
-    fields = {**msgspec.to_builtins(new.rule), "name": new.name}
+    try:
+        saved = (await rules.get(new.name, scope=call.scope)).rule
+    except NotFound:
+        saved = None
+    former = saved if saved is not None and saved.on is rule.on else None
     jobs, subject = call.service.lake_jobs, call.caller.subject
-    return make_lake_job_view(jobs.run_backtest(fields, new.since, call.scope, subject))
+    return make_lake_job_view(
+        jobs.run_backtest(
+            describe_rule(rule),
+            new.since,
+            call.scope,
+            subject,
+            None if former is None else describe_rule(former),
+        )
+    )
+
+
+def describe_rule(rule: Rule) -> dict[str, object]:
+    return {**msgspec.to_builtins(make_new_rule(rule)), "name": rule.name}
 
 
 def make_lake_job_view(job: LakeJob) -> LakeJobView:

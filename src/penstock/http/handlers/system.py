@@ -1,5 +1,6 @@
 """Routes for health, metrics, agents, workers, stats and autoscaling."""
 
+from collections.abc import Collection
 from importlib.metadata import version
 from typing import Annotated, Literal
 
@@ -211,9 +212,8 @@ async def get_stats(
     snapshot = await call.service.counts.get_snapshot()
     now = await store.now()
     living = [row for row in await list_own_workers(call) if not is_gone(row, now)]
-    page, next_cursor = cut_page(
-        call, await list_own_queues(call), QUEUE_NAME, limit, cursor, "stats"
-    )
+    queues = await list_own_queues(call)
+    page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "stats")
     return Stats(
         [make_counts_view(queue, snapshot) for queue in page],
         len(living),
@@ -222,7 +222,18 @@ async def get_stats(
         next_cursor,
         ENDED,
         sum(count for (_, place), count in snapshot.depths.items() if place in ENDS) >= ENDED,
+        count_by_state(queues, snapshot),
     )
+
+
+def count_by_state(queues: Collection[Queue], snapshot: QueueSnapshot) -> dict[str, int]:
+    ids = {queue.id for queue in queues}
+    totals = dict.fromkeys(("ready", "scheduled", "claimed", "dead", *ENDS), 0)
+    for (id, place), count in snapshot.depths.items():
+        state = "claimed" if place == "lease" else place
+        if id in ids and state in totals:
+            totals[state] += count
+    return totals
 
 
 async def list_own_queues(call: RequestContext) -> list[Queue]:
