@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.agents.historian import Historian
-from penstock.model.message import After, Draft, Flag, Leased, Nack, Park, Record, Settlement
+from penstock.model.message import After, Draft, Flag, Leased, Nack, Park, Record
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Diagnosis, Entry, WorkerInfo
 from penstock.model.waiting import Hold, SignalDraft

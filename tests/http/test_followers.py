@@ -130,7 +130,11 @@ async def test_an_anomaly_opens_and_is_resolved(watch: Watch) -> None:
     queue = await watch.broker.admin.queue("default")
     await watch.anomaly_watcher.tick()
     now = await watch.broker.now()
-    await record_anomalies(watch.broker.store, [make_case("no_consumer", now, queue_id=queue.id)])
+    await record_anomalies(
+        watch.broker.store,
+        watch.broker.directory,
+        [make_case("no_consumer", now, queue_id=queue.id)],
+    )
     await watch.anomaly_watcher.tick()
     (opened,) = watch.events()
     assert (opened["kind"], opened["queue"], opened["reason"]) == (

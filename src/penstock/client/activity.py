@@ -10,7 +10,7 @@ from penstock.client.transport import RemoteGroup, Transport
 from penstock.errors import StoreUnreachable
 from penstock.model.activity import ActivityEntry, ActivityPage, Trace, TracedMessage
 from penstock.model.message import NEVER, Moment
-from penstock.retry import REMOTE_CALL, Retries
+from penstock.retry_policies import REMOTE_CALL, Retries
 from penstock.rules.events import ACT, ACTIVITY_KINDS
 from penstock.rules.filter_completion import FilterSuggestion
 from penstock.wire.activity import (

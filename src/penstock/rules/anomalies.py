@@ -71,7 +71,7 @@ class AnomalyMatch(Struct, frozen=True):
 
 def get_patience(queue: Queue) -> Moment:
     """Returns how long a queue may be without work before it counts as unserved: two leases."""
-    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * SECOND)
+    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * MICROS_PER_SECOND)
 
 
 def make_bounds(rules: Mapping[int, QueueRules]) -> DigestBounds:

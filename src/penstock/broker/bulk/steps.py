@@ -15,9 +15,9 @@ from penstock.broker.bulk.reader import (
     make_name,
     make_reveals,
 )
+from penstock.broker.cancel import end_human_steps
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.search_sources import list_sources
-from penstock.broker.cancel import end_human_steps
 from penstock.errors import Forbidden, PenstockError, StoreError
 from penstock.model.bulk import BulkAction, BulkState, BulkVerb
 from penstock.model.changes import Change, Item, ItemAnswer, decode_answers

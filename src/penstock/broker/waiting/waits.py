@@ -26,6 +26,7 @@ from penstock.errors import (
     SignalsFull,
     StoreError,
     TokenExpired,
+    WaitsForItself,
 )
 from penstock.model.activity import Heading
 from penstock.model.message import Draft, Flag, Moment, State, Verb

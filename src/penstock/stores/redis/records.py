@@ -101,7 +101,7 @@ class RedisRecords:
             encode_id(after.id) if after.id else b"",
             min(limit, MAX_SCAN), digest_correlation(scan.correlation_id or ""),
             encode_queue_id(after.queue_id),
-            *(encode_id(id) for id in sorted(scan.ids, reverse=True) if id < FOREVER),
+            *(encode_id(id) for id in sorted(scan.ids, reverse=True) if id < MAX_ID),
         )  # fmt: skip
         heads = [decode_scan_head(words[at : at + 6]) for at in range(0, len(words), 6)]
         reached = Position(after.queue_id, int(key or b"0", 16), int(id, 16)) if id else None
