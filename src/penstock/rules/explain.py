@@ -20,7 +20,6 @@ AGENTS_LATE_S = 10
 # Replaces the id of a message that the caller may not read.
 ANOTHER = "another message"
 
-
 Evidence: TypeAlias = dict[str, str | int | float | None]
 
 
@@ -96,11 +95,10 @@ def explain_end(record: Record) -> Cause:
     last = record.timeline[-1]
     if (successor := find_successor(record)) is not None:
         return Cause(
-            CauseCode.ENDED,
-            f"it was {record.reason}: message {successor} replaces it",
+            CauseCode.ENDED, f"it was {record.reason}: message {successor} replaces it",
             f"see message {successor}",
             {"state": record.state, "at": last.at, "reason": record.reason, "by": successor},
-        )
+        )  # fmt: skip
     reason = f": {record.reason}" if record.reason else ""
     error = f" ({first_line(record.error)})" if record.error else ""
     return Cause(
@@ -218,20 +216,13 @@ def explain_scheduled(situation: ExplainSnapshot) -> Iterator[Cause]:
 
 
 def explain_park(record: Record, wait: str, evidence: Evidence) -> Cause:
+    type_ = record.message.type
+    text = f"no worker that claimed it knows the type {type_!r}"
+    remedy = "start a worker that has this task"
     if record.reason == CODE_CHANGED:
-        return Cause(
-            CauseCode.PARKED,
-            f"its stored steps do not fit the code of the task {record.message.type!r} any more;"
-            f" offered again {wait}",
-            "start a worker with the code that it began with, or undo the change of the steps",
-            evidence,
-        )
-    return Cause(
-        CauseCode.PARKED,
-        f"no worker that claimed it knows the type {record.message.type!r}; offered again {wait}",
-        "start a worker that has this task",
-        evidence,
-    )
+        text = f"its stored steps do not fit the code of the task {type_!r} any more"
+        remedy = "start a worker with the code that it began with, or undo the change of its steps"
+    return Cause(CauseCode.PARKED, f"{text}; offered again {wait}", remedy, evidence)
 
 
 def explain_hold(situation: ExplainSnapshot, hold: StoredHold) -> Cause:
@@ -242,11 +233,9 @@ def explain_hold(situation: ExplainSnapshot, hold: StoredHold) -> Cause:
     match hold.kind:
         case "signal":
             return Cause(
-                CauseCode.WAITS,
-                f"it waits for the signal {hold.name!r}{until}",
-                f"send it: penstock signal {id} {hold.name} BODY",
-                evidence | {"signal": hold.name},
-            )
+                CauseCode.WAITS, f"it waits for the signal {hold.name!r}{until}",
+                f"send it: penstock signal {id} {hold.name} BODY", evidence | {"signal": hold.name},
+            )  # fmt: skip
         case "after" if hold.policy == "decision":
             return Cause(
                 CauseCode.WAITS, f"it waits for a decision{until}",
@@ -285,8 +274,7 @@ def explain_agents(situation: ExplainSnapshot, evidence: Evidence) -> Cause:
     ran = max((run.at for run in situation.agents), default=None)
     text = "it is due, but no scheduler has made it ready yet"
     if ran is None or situation.now - ran > AGENTS_LATE_S * MICROS_PER_SECOND:
-        since = "" if ran is None else f"; the agents last worked {ago(situation.now, ran)}"
-        text = f"{text}{since}"
+        text += "" if ran is None else f"; the agents last worked {ago(situation.now, ran)}"
     return Cause(
         CauseCode.AGENTS_LATE,
         text,

@@ -45,9 +45,9 @@ def replay(
     They become new messages whose parent is the original, in order per ordering key. A repeated
     command publishes only what the first one did not, and nothing twice.
 
-    --filter takes the filters of `penstock list`, without the fields due and wait. --where can use
-    the columns of a message, its body as text, and how it ended: state, reason, error, attempts,
-    deliveries, consumer, ended_at.
+    --filter takes the filters of `penstock list`, without the fields due, wait and rule. --where
+    can use the columns of a message, its body as text, and how it ended: state, reason, error,
+    attempts, deliveries, consumer, ended_at.
 
     \b
     penstock replay --filter 'queue:mail state:failed error:timeout' --dry-run
