@@ -223,3 +223,19 @@ async def test_a_schedule_that_cannot_work_is_refused(
     with pytest.raises(error):
         await stage.admin.schedule(schedule)
     assert await stage.store.schedules() == []
+
+
+async def test_a_schedule_is_paused_run_and_resumed_with_its_message_as_it_is(
+    stage: Stage,
+) -> None:
+    body = b'{"id": 12345678901234567890, "rate": 1.10}'
+    saved = await stage.admin.schedule(Schedule("report", "0 3 * * *", Draft(body=body)))
+    paused = await stage.admin.pause_schedule("default", "report")
+    assert (paused.paused, paused.draft.body) == (True, body)
+    published = await stage.broker.run_schedule("default", "report")
+    assert (await stage.record(published.id)).message.body == body
+    resumed = await stage.admin.resume_schedule("default", "report")
+    assert (resumed.paused, resumed.next_at >= saved.next_at) == (False, True)
+    assert await stage.admin.get_schedule("default", "report") == resumed
+    with pytest.raises(NotFound, match="no schedule named 'nothing'"):
+        await stage.admin.pause_schedule("default", "nothing")
