@@ -452,6 +452,46 @@ async def test_explain_says_what_a_message_waits_for() -> None:
         )
 
 
+async def test_explain_names_the_message_that_waits_with_the_key() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="orders")
+    async def patient(context: Context) -> None:
+        await context.signal("go")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        first = await patient.options(key="k").aenqueue()
+        await simulation.run_until_idle()
+        second = await patient.options(key="k").aenqueue()
+        await simulation.run_until_idle()
+        (cause,) = await simulation.broker.admin.explain(second.id)
+        assert (cause.code, cause.text) == (
+            "KEY_HELD",
+            f"its ordering key 'k' is held by message {first.id}, which is scheduled",
+        )
+
+
+async def test_a_signal_after_the_timeout_counts_until_the_resume() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="orders")
+    async def parcel(context: Context) -> str | None:
+        return await context.signal("arrived", timeout=60, type=str)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await parcel.aenqueue()
+        await simulation.run_until_idle()
+        await simulation.broker.admin.pause_scope("default")
+        await simulation.advance(120)
+        assert await job.astatus() is State.READY
+        await app.asignal(job.id, "arrived", "dock 4")
+        await simulation.broker.admin.pause_scope("default", paused=False)
+        await simulation.run_until_idle()
+        assert await job.aresult() == "dock 4"
+
+
 async def test_messages_of_an_older_version_go_on_with_their_code() -> None:
     app = Penstock("sqlite://")
 

@@ -49,6 +49,7 @@ def test_a_callback_url_sends_one_signal(server: Served, store: str) -> None:
     id = server.publish(server.queue())
     token = make_token(store, int(id), NEVER)
     assert server.get(f"/v1/signals/{token}").status == 405
+    assert server.ask("HEAD", f"/v1/signals/{token}").status == 405
     first = server.post(f"/v1/signals/{token}", {"paid": True})
     again = server.post(f"/v1/signals/{token}", {"paid": False})
     assert (first.json.get("duplicate"), again.json["duplicate"]) == (None, True)

@@ -12,6 +12,7 @@ import pytest
 
 from penstock import Context, Penstock
 from penstock.errors import InvalidInput, JobFailed
+from penstock.worker import steps
 from penstock.worker.retry_strategies import exponential
 from tests.app.scenes import working
 from tests.servers.mariadb import MariaDB, place
@@ -200,3 +201,22 @@ async def test_a_connection_without_a_transaction_is_refused(tmp_path: Path) -> 
     async with working(app):
         assert await (await pay.aenqueue()).aresult(30) == "refused"
     await app.aclose()
+
+
+async def test_committed_steps_count_towards_the_size_of_a_message(
+    app: Penstock, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "MAX_MESSAGE_BYTES", 1_500)
+
+    @app.task(max_attempts=3, retry=exponential(0.01))
+    def hoard(context: Context) -> None:
+        for _ in range(2):
+            with connect(url) as connection:
+                context.sync.transaction(connection).step("make", lambda: "x" * 1_000)
+                connection.commit()
+
+    async with working(app):
+        job = await hoard.aenqueue()
+        with pytest.raises(JobFailed, match="exceed 64 MB"):
+            await job.aresult(60)
+    assert len((await (await app.broker()).waits.steps(job.id)).steps) == 1
