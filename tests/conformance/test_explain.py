@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.agents.historian import Historian
+from penstock.model.explain import Cause, CauseCode
 from penstock.model.message import After, Draft, Flag, Leased, Nack, Park, Record
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Diagnosis, Entry, WorkerInfo
 from penstock.model.waiting import Hold, SignalDraft
-from penstock.rules.explain import Cause, CauseCode
 from penstock.rules.lifecycle import CODE_CHANGED
 from tests.conformance.stage import LEASE_OVER, Stage
 from tests.conformance.test_waiting import ask

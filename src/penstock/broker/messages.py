@@ -20,8 +20,8 @@ from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask
 
 if TYPE_CHECKING:
     from penstock.broker.search import SearchResult
+    from penstock.model.explain import Cause
     from penstock.model.waiting import CancelledTree
-    from penstock.rules.explain import Cause
 
 
 class Admin(QueueAdmin):
@@ -68,7 +68,8 @@ class Admin(QueueAdmin):
 
     async def explain(self, reference: int | str, *, scope: str = "default") -> "list[Cause]":
         """Explains why a message does not run or has not finished, the main cause first."""
-        from penstock.rules.explain import ExplainSnapshot, explain
+        from penstock.model.explain import ExplainSnapshot
+        from penstock.rules.explain import explain
 
         record, queue = await self._get_visible(reference, scope)
         diagnosis = await self.store.diagnose(record.message.id, queue.id)

@@ -10,11 +10,11 @@ from penstock.broker.search import SearchResult
 from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
 from penstock.client.transport import RemoteGroup, Transport, make_error
 from penstock.errors import InvalidInput, PenstockError
+from penstock.model.explain import Cause
 from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.store_types import DONE, Answer, AnswerKind, Pruned, Published
 from penstock.model.waiting import CancelledTree
-from penstock.rules.explain import Cause
 from penstock.wire.bulk import ReplacedMessage, ReprioritisedMessage
 from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
 from penstock.wire.publish import PublishResult, make_publish_request

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, field
 
+from penstock.model.explain import Cause, CauseCode
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, MessageFields, copy_message_fields
 from penstock.model.message import HistoryRow, Record, State, Verb
 from penstock.model.structs import copy_fields
-from penstock.rules.explain import Cause, CauseCode
 from penstock.wire.fields import (
     Id,
     Json,

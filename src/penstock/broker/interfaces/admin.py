@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from penstock.broker.search import SearchResult
     from penstock.errors import PenstockError
+    from penstock.model.explain import Cause
     from penstock.model.message import Moment, Record, State
     from penstock.model.queue import Queue, QueueState, Schedule, Scope
     from penstock.model.store_types import Answer, Pruned, Published
     from penstock.model.waiting import CancelledTree
-    from penstock.rules.explain import Cause
 
 
 class EditInterface(Protocol):

@@ -8,7 +8,7 @@ from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
 from penstock.cli.output import print_json
-from penstock.rules.explain import Cause
+from penstock.model.explain import Cause
 
 group = click.Group()
 
