@@ -143,15 +143,18 @@ class Admin(QueueAdmin):
                 raise InvalidInput(f"messages of queue {queue!r} are dead, not {state}")
             await self.queue(queue, scope=scope)
             queue, state = None, State.DEAD
-        queues = (
-            await self.queues(scope=scope)
-            if queue is None
-            else [await self.queue(queue, scope=scope)]
-        )
+        if queue is None:
+            queues = await self.queues(scope=scope)
+        else:
+            queues = [await self.queue(queue, scope=scope)]
         ids = tuple(queue.id for queue in queues)
         if not ids:
             return []
-        return await self.store.find(Query(ids, state, type, correlation_id, before, limit, after))
+        query = Query(
+            queue_ids=ids, state=state, type=type, correlation_id=correlation_id,
+            before=before, limit=limit, after=after,
+        )  # fmt: skip
+        return await self.store.find(query)
 
     async def search(
         self, filter: str, *, cursor: str | None = None, limit: int = 50, scope: str = "default"

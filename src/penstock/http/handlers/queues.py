@@ -301,7 +301,13 @@ async def save_schedule(
     draft = replace(make_draft(new.message), queue=queue)
     refuse_unfit(call, draft)
     schedule = Schedule(
-        name, new.cron, draft, new.timezone, new.missed, new.paused, declared_in=new.declared_in
+        name=name,
+        cron=new.cron,
+        draft=draft,
+        timezone=new.timezone,
+        missed=new.missed,
+        paused=new.paused,
+        declared_in=new.declared_in,
     )
     return make_schedule_view(await call.admin.schedule(schedule, scope=call.scope), queue)
 

@@ -119,7 +119,13 @@ async def announce_extensions(
 
 async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
     queue = await call.broker.get_queue_by_id(lock.queue_id)
-    event = Event(EXTENDED, datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
+    event = Event(
+        kind=EXTENDED,
+        at=datetime.now(UTC),
+        scope=queue.scope.name,
+        queue=queue.name,
+        id=str(lock.id),
+    )
     return EncodedEvent(event, call.caller.tenant)
 
 

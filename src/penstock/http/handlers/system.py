@@ -75,15 +75,15 @@ async def list_agents(call: RequestContext) -> Agents:
     return Agents(
         [
             AgentView(
-                status.name,
-                status.every,
-                status.runs,
-                status.ran_ago,
-                status.runs_in,
-                to_optional_datetime(runs.get(status.name, NEVER).at or None),
-                runs.get(status.name, NEVER).by or None,
-                runs.get(status.name, NEVER).result,
-                status.error,
+                name=status.name,
+                every=status.every,
+                runs=status.runs,
+                ran_ago=status.ran_ago,
+                runs_in=status.runs_in,
+                last_work_at=to_optional_datetime(runs.get(status.name, NEVER).at or None),
+                last_work_by=runs.get(status.name, NEVER).by or None,
+                last_result=runs.get(status.name, NEVER).result,
+                error=status.error,
             )
             for status in call.service.runner.statuses()
         ]
@@ -214,13 +214,14 @@ async def get_stats(
         call, await list_own_queues(call), QUEUE_NAME, limit, cursor, "stats"
     )
     return Stats(
-        [make_counts_view(queue, snapshot) for queue in page],
-        len(living),
-        store.capabilities.durability,
-        to_datetime(snapshot.at),
-        next_cursor,
-        ENDED,
-        sum(count for (_, place), count in snapshot.depths.items() if place in ENDS) >= ENDED,
+        queues=[make_counts_view(queue, snapshot) for queue in page],
+        workers=len(living),
+        durability=store.capabilities.durability,
+        counted_at=to_datetime(snapshot.at),
+        cursor=next_cursor,
+        ended_counted=ENDED,
+        truncated=sum(count for (_, place), count in snapshot.depths.items() if place in ENDS)
+        >= ENDED,
     )
 
 
@@ -268,6 +269,14 @@ async def get_autoscale(
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
         needed = compute_workers_needed(pace, ready, concurrency, catch_up)
         found.append(
-            AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
+            AutoscaleView(
+                queue=queue.name,
+                scope=queue.scope.name,
+                workers=needed,
+                ready=ready,
+                claimed=claimed,
+                ended_per_second=pace.rate,
+                run_seconds=pace.run,
+            )
         )
     return AutoscaleViews(found, next_cursor)
