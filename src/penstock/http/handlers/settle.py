@@ -97,7 +97,7 @@ def note_lost_locks(
 ) -> None:
     for lock, answer in zip(locks, answers, strict=True):
         if answer.kind is AnswerKind.LOST:
-            call.service.directory.lost_locks.note(lock.id, lock.fence)
+            call.broker.note_lost_lock(lock.id, lock.fence)
 
 
 async def announce_extensions(
