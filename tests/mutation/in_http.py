@@ -19,7 +19,7 @@ RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
 HTTP = (
     Mutation("extension_of_no_queue", "http/handlers/settle.py", "make_extended_event",
-             "queue.scope.name, queue.name, str(lock.id)", 'queue.scope.name, "", str(lock.id)',
+             "queue=queue.name,", 'queue="",',
              "tests/http/test_events.py::test_an_extension_names_its_queue"),
     Mutation("any_host_is_ours", "http/auth/principal.py", "refuse_foreign",
              "host is not None and not is_local_host(host)", "False", ERRORS),

@@ -20,10 +20,9 @@ from penstock import (
 from penstock.errors import InvalidInput
 from penstock.model import message
 from penstock.model.message import State
-from penstock.worker.ack_policy import NOT_SETTLED, AckRules, CodecError, Verdict, judge
+from penstock.worker.ack_policy import NOT_SETTLED, AckRules, CodecError, TimedOut, Verdict, judge
 from penstock.worker.local_context import make_local_context
 from penstock.worker.retry_strategies import Strategy
-from penstock.worker.timeouts import TimedOut
 from tests.app.scenes import counters, record, until, working
 
 FIRST = make_local_context("task", "default").delivery

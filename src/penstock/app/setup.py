@@ -51,11 +51,11 @@ def make_schedule(
     if missed not in list(Missed):
         raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
     return Schedule(
-        task.name,
-        cron,
-        task.call().draft,
-        timezone,
-        Missed(missed),
+        name=task.name,
+        cron=cron,
+        draft=task.call().draft,
+        timezone=timezone,
+        missed=Missed(missed),
         declared_in=find_module(task.function),
     )
 

@@ -265,6 +265,7 @@ def wrap_publisher(app: Enqueuer, function: F, choices: Choices) -> F:
                 await app.apublish(result, **choices)
             return result
 
+        # The wrapper has the parameters and the result of the function.
         return cast(F, apublish)
 
     @wraps(function)
@@ -274,4 +275,5 @@ def wrap_publisher(app: Enqueuer, function: F, choices: Choices) -> F:
             app.publish(result, **choices)
         return result
 
+    # The same, for a plain function.
     return cast(F, publish)

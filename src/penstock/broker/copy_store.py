@@ -239,9 +239,10 @@ def release_lease(life: StoredLife, now: Moment) -> StoredLife:
     # Counts the delivery: its run may have begun. A claimed dead letter is dead again.
     dead, flags = ticket.dead_at is not None, keep_lasting_flags(ticket.flags)
     row = HistoryRow(
-        0, life.message.id, life.message.queue_id, Verb.RECLAIM,
-        State.DEAD if dead else State.READY, ticket.reason if dead else "copied", ticket.error,
-        ticket.attempts, ticket.deliveries, None, None, None, now, None, False,
+        position=0, id=life.message.id, queue_id=life.message.queue_id, verb=Verb.RECLAIM,
+        state=State.DEAD if dead else State.READY, reason=ticket.reason if dead else "copied",
+        error=ticket.error, attempts=ticket.attempts, deliveries=ticket.deliveries, consumer=None,
+        fence=None, claimed_at=None, at=now, due_at=None, final=False,
     )  # fmt: skip
     return replace(
         life,

@@ -183,6 +183,11 @@ class Broker(BrokerServices):
     async def get_queue_by_id(self, queue_id: int) -> Queue:
         return await self.directory.get_by_id(queue_id)
 
+    async def list_queues(self) -> list[Queue]:
+        """Returns the queues of the tenant as they were at most a second ago."""
+        queues = await self.directory.list_queues()
+        return [queue for queue in queues if queue.scope.tenant == self.tenant]
+
     def note_lost_lock(self, id: int, fence: int) -> None:
         """Remembers a settle that was refused because another consumer has the message."""
         self.directory.lost_locks.note(id, fence)

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.broker.archive import explain_archived
 from penstock.broker.audit import note_changes
-from penstock.broker.edits import apply_item, raise_unless_settled, replace_message
 from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin, check_allowed
 from penstock.errors import Archived, Forbidden, InvalidInput, NotFound, PenstockError
@@ -15,7 +13,6 @@ from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
 from penstock.model.store_types import Answer, Pruned, Published, Query, Retention, WorkerInfo
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
-from penstock.rules.items import MOVED, REPLACED, make_rerank
 from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask_record
 
 if TYPE_CHECKING:
@@ -58,6 +55,8 @@ class Admin(QueueAdmin):
         try:
             record = await self.store.get(id)
         except Archived:
+            from penstock.broker.archive import explain_archived
+
             raise await explain_archived(self.store, id, local=self.allows is None) from None
         if record is not None:
             queue = await self.directory.get_by_id(record.message.queue_id)
@@ -148,15 +147,18 @@ class Admin(QueueAdmin):
                 raise InvalidInput(f"messages of queue {queue!r} are dead, not {state}")
             await self.queue(queue, scope=scope)
             queue, state = None, State.DEAD
-        queues = (
-            await self.queues(scope=scope)
-            if queue is None
-            else [await self.queue(queue, scope=scope)]
-        )
+        if queue is None:
+            queues = await self.queues(scope=scope)
+        else:
+            queues = [await self.queue(queue, scope=scope)]
         ids = tuple(queue.id for queue in queues)
         if not ids:
             return []
-        return await self.store.find(Query(ids, state, type, correlation_id, before, limit, after))
+        query = Query(
+            queue_ids=ids, state=state, type=type, correlation_id=correlation_id,
+            before=before, limit=limit, after=after,
+        )  # fmt: skip
+        return await self.store.find(query)
 
     async def search(
         self, filter: str, *, cursor: str | None = None, limit: int = 50, scope: str = "default"
@@ -212,6 +214,9 @@ class Admin(QueueAdmin):
         The old one ends as cancelled with the reason `replaced`. Due time, priority, headers,
         labels, callback and name go over, and so does its turn in the line of its ordering key.
         """
+        from penstock.broker.edits import replace_message
+        from penstock.rules.items import REPLACED
+
         record = await self.get(reference, scope=scope)
         queue = await self.directory.get_by_id(record.message.queue_id)
         check_unmasked(queue, "body", "replacing the body", self.reveals)
@@ -230,6 +235,9 @@ class Admin(QueueAdmin):
 
         The old one ends as cancelled with the reason `moved`.
         """
+        from penstock.broker.edits import replace_message
+        from penstock.rules.items import MOVED
+
         record = await self.get(reference, scope=scope)
         home = await self.directory.get_by_id(record.message.queue_id)
         target = await self._open_target(queue, to_scope or home.scope.name)
@@ -251,6 +259,9 @@ class Admin(QueueAdmin):
 
         It lasts through retries. The message itself keeps the priority it was published with.
         """
+        from penstock.broker.edits import apply_item
+        from penstock.rules.items import make_rerank
+
         record = await self.get(reference, scope=scope)
         queue = await self.directory.get_by_id(record.message.queue_id)
         note_changes({"priority": record.message.priority}, {"priority": priority})
@@ -292,6 +303,8 @@ class Admin(QueueAdmin):
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
         """Ends one dead letter as cancelled."""
+        from penstock.broker.edits import raise_unless_settled
+
         record = await self.get(reference, scope=scope)
         note_changes({"state": record.state}, {"state": State.CANCELLED})
         (answer,) = await self.store.purge_dead((record.message.id,))

@@ -259,4 +259,17 @@ def make_lease(lock: Lock, answer: Answer) -> Lease | None:
         return None
     flags = Flag.CANCEL_REQUESTED if answer.cancel_requested else 0
     until = answer.lease_until or 0
-    return Lease(lock.id, lock.fence, 0, 0, 0, flags, 0, until, MIN_EXTENSION_S, 0, Meta(), 0)
+    return Lease(
+        id=lock.id,
+        fence=lock.fence,
+        queue_id=0,
+        attempts=0,
+        deliveries=0,
+        flags=flags,
+        claimed_at=0,
+        lease_until=until,
+        length=MIN_EXTENSION_S,
+        now=0,
+        meta=Meta(),
+        first_claimed_at=0,
+    )

@@ -105,6 +105,7 @@ def make_finder(broker: BrokerInterface) -> Callable[[], BrokerInterface]:
     def find() -> BrokerInterface:
         if asyncio.get_running_loop() is home:
             return broker
+        # Its methods are those of the broker it wraps, by `__getattr__`.
         return cast(BrokerInterface, LoopProxy(broker, home))
 
     return find

@@ -37,6 +37,7 @@ class Faults:
         self.away: Exception | None = None
 
     def wrap(self, store: Store) -> Store:
+        # Its verbs are those of the store it wraps, by `__getattr__`.
         return cast(Store, FaultyStore(store, self))
 
     def before(self, verb: str, error: Exception, *, call: int = 1) -> None:
@@ -113,13 +114,14 @@ class FaultyStore:
         self.faults = faults
 
     def __getattr__(self, name: str) -> object:
-        member = getattr(self.store, name)
+        member: object = getattr(self.store, name)
         if name == "close" or not callable(member):
-            return cast(object, member)
+            return member
         return partial(self.faults.call, name, member)
 
     async def __aenter__(self) -> Store:
         await self.store.__aenter__()
+        # It has all verbs of the store, by `__getattr__`.
         return cast(Store, self)
 
     async def __aexit__(self, *error: object) -> None:

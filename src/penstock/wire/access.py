@@ -114,20 +114,20 @@ class AuditPage(Struct, frozen=True, omit_defaults=True):
 
 def make_key_view(key: Key, now: Moment, token: str | None = None) -> KeyView:
     return KeyView(
-        key.id,
-        key.name,
-        key.tenant,
-        key.state(now),
-        key.roles,
-        key.grants,
-        key.scopes,
-        key.types,
-        to_datetime(key.created_at),
-        key.created_by,
-        None if key.expires_at == NEVER else to_datetime(key.expires_at),
-        to_optional_datetime(key.revoked_at),
-        key.rate,
-        token,
+        id=key.id,
+        name=key.name,
+        tenant=key.tenant,
+        state=key.state(now),
+        roles=key.roles,
+        grants=key.grants,
+        scopes=key.scopes,
+        types=key.types,
+        created_at=to_datetime(key.created_at),
+        created_by=key.created_by,
+        expires_at=None if key.expires_at == NEVER else to_datetime(key.expires_at),
+        revoked_at=to_optional_datetime(key.revoked_at),
+        rate=key.rate,
+        key=token,
     )
 
 
@@ -138,16 +138,16 @@ def make_trust_view(trust: Trust) -> TrustView:
 def make_audit_view(act: AuditEntry) -> AuditEntryView:
     changes = read_changes(act.detail)
     return AuditEntryView(
-        str(act.id),
-        to_datetime(act.at),
-        act.tenant,
-        act.subject,
-        act.verb,
-        act.target,
-        act.scope,
-        "" if changes else act.detail,
-        act.request_id,
-        changes,
+        id=str(act.id),
+        at=to_datetime(act.at),
+        tenant=act.tenant,
+        subject=act.subject,
+        verb=act.verb,
+        target=act.target,
+        scope=act.scope,
+        detail="" if changes else act.detail,
+        request_id=act.request_id,
+        changes=changes,
     )
 
 

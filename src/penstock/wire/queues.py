@@ -265,7 +265,12 @@ class Version(Struct, frozen=True):
 
 def make_queue_view(queue: Queue) -> QueueView:
     return QueueView(
-        queue.name, queue.scope.name, queue.state, queue.system, queue.settings, queue.scope.paused
+        name=queue.name,
+        scope=queue.scope.name,
+        state=queue.state,
+        system=queue.system,
+        settings=queue.settings,
+        scope_paused=queue.scope.paused,
     )
 
 
@@ -273,18 +278,18 @@ def make_schedule_view(schedule: Schedule, queue: str, mask: Sequence[str]) -> S
     """`mask` are the fields that the caller may not see."""
     shown = mask_draft(schedule.draft, mask)
     return ScheduleView(
-        schedule.name,
-        queue,
-        schedule.cron,
-        schedule.timezone,
-        schedule.missed,
-        schedule.paused,
-        make_publish_request(shown.draft),
-        to_optional_datetime(schedule.next_at or None),
-        to_optional_datetime(schedule.last_at),
-        schedule.declared_in,
-        [to_datetime(tick) for tick in list_next(schedule)],
-        shown.changed,
+        name=schedule.name,
+        queue=queue,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        missed=schedule.missed,
+        paused=schedule.paused,
+        message=make_publish_request(shown.draft),
+        next_at=to_optional_datetime(schedule.next_at or None),
+        last_at=to_optional_datetime(schedule.last_at),
+        declared_in=schedule.declared_in,
+        next=[to_datetime(tick) for tick in list_next(schedule)],
+        masked=shown.changed,
     )
 
 

@@ -72,21 +72,21 @@ def make_callback(
     message, meta = record.message, record.message.meta
     shown = result and len(result) <= MAX_RESULT_BYTES and is_json(result)
     outcome = CallbackResult(
-        str(message.id),
-        queue.scope.name,
-        queue.name,
-        message.type,
-        row.state,
-        row.attempts,
-        to_datetime(message.created_at),
-        to_datetime(row.at),
-        meta.name,
-        row.reason,
-        row.error,
-        Raw(result) if result and shown else UNSET,
-        meta.correlation_id,
-        None if meta.parent_id is None else str(meta.parent_id),
-        artifacts,
+        id=str(message.id),
+        scope=queue.scope.name,
+        queue=queue.name,
+        type=message.type,
+        state=row.state,
+        attempts=row.attempts,
+        created_at=to_datetime(message.created_at),
+        ended_at=to_datetime(row.at),
+        name=meta.name,
+        reason=row.reason,
+        error=row.error,
+        result=Raw(result) if result and shown else UNSET,
+        correlation_id=meta.correlation_id,
+        parent_id=None if meta.parent_id is None else str(meta.parent_id),
+        artifacts=artifacts,
     )
     return Callback(f"message.{row.state}", to_datetime(row.at), outcome)
 

@@ -10,7 +10,6 @@ from penstock.model.fields import MAX_DELAY_S
 from penstock.model.message import Leased, Settlement
 from penstock.rules.validation import check_number
 from penstock.worker.retry_strategies import AttemptTimes, Strategy, TimedStrategy, apply_strategy
-from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import FormattedError
 
 
@@ -29,6 +28,10 @@ class Reject(Exception):
 
 class Cancelled(Exception):
     """Raised by `context.raise_if_cancelled()` to stop a run that was cancelled."""
+
+
+class TimedOut(FormattedError):
+    """A run exceeded its timeout."""
 
 
 class CodecError(Exception):

@@ -138,6 +138,7 @@ class BlockingSteps:
         """
         if retry is not None or timeout is not None:
             work = self.durable.step(name, function, args, key, retry, timeout)
+            # `block` returns what any coroutine returned; this one returns the function's T.
             return cast(T, self.block(work))
         run = self.durable.run
         slot, values = run.take(name, key), make_values(function, name)
@@ -211,6 +212,7 @@ class BlockingSteps:
         value, error = ended.result()
         if error is not None:
             raise error
+        # The future holds a value and no error, or an error and no value.
         return cast(T, value)
 
 

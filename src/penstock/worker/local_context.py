@@ -14,7 +14,20 @@ if TYPE_CHECKING:
 
 def make_local_context(type: str, queue: str) -> Context:
     """Makes the context of a task that is called directly, without a message."""
-    delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
+    delivery = Leased(
+        id=0,
+        queue_id=0,
+        type=type,
+        priority=0,
+        created_at=0,
+        body=b"",
+        meta=PLAIN,
+        fence=0,
+        attempts=0,
+        deliveries=1,
+        lease_until=0,
+        flags=0,
+    )
     return Context(delivery, queue, NullReporter())
 
 

@@ -2,7 +2,7 @@
 
 import random
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -23,6 +23,7 @@ class Strategy(Protocol):
     def delay(self, attempt: int) -> float | None: ...
 
 
+@runtime_checkable
 class TimedStrategy(Protocol):
     """A custom retry strategy that knows when the first and the last attempt began.
 
@@ -117,9 +118,10 @@ def apply_strategy(
 def compute_strategy_delay(
     strategy: Strategy | TimedStrategy, attempt: int, times: AttemptTimes | None
 ) -> float | None:
-    if times is None:
-        return cast(Strategy, strategy).delay(attempt)
-    next_at = cast(TimedStrategy, strategy).get_next_attempt_at(
+    if not isinstance(strategy, TimedStrategy):
+        return strategy.delay(attempt)
+    assert times is not None, "the caller reads the times for a timed strategy"
+    next_at = strategy.get_next_attempt_at(
         first_attempt_at=times.first_at, last_attempt_at=times.last_at, attempts_count=attempt
     )
     if next_at is None:

@@ -12,14 +12,13 @@ from penstock.model.store_types import Answer
 from penstock.model.waiting import WaitPlan
 from penstock.retry_policies import LEASE_RETRY_DELAY_S
 from penstock.rules.lifecycle import CODE_CHANGED
-from penstock.worker.ack_policy import format_error
+from penstock.worker.ack_policy import TimedOut, format_error
 from penstock.worker.completer import Completer, RunEnd, drop
 from penstock.worker.context import Context
 from penstock.worker.dispatcher import HandlerRoutes
 from penstock.worker.handler import Handler, TaskHandler
 from penstock.worker.step_calls import refuse_steps
 from penstock.worker.steps import CodeChanged, StepRun, Suspend
-from penstock.worker.timeouts import TimedOut
 
 # Marks a wait, which is written separately.
 WAITED = Release()

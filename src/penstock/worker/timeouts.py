@@ -1,20 +1,14 @@
-"""Timeouts of runs: the error of a late run, and the loop that looks for late runs."""
+"""Timeouts of runs: the loop that looks for late ones. They end with `TimedOut`."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.worker.tracebacks import FormattedError
-
 if TYPE_CHECKING:
     from penstock.worker.dispatcher import HandlerRoutes
 
 TIMEOUT_CHECK_INTERVAL_S = 0.05
-
-
-class TimedOut(FormattedError):
-    """A run exceeded its timeout."""
 
 
 class TimeoutWatcher:

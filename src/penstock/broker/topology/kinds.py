@@ -208,12 +208,12 @@ def parse_schedule(table: Table) -> Schedule:
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise InvalidInput(str(error)) from None
     return Schedule(
-        str(table["name"]),
-        str(table["cron"]),
-        make_draft(sent),
-        str(table.get("timezone", "UTC")),
-        missed,
-        bool(table.get("paused", False)),
+        name=str(table["name"]),
+        cron=str(table["cron"]),
+        draft=make_draft(sent),
+        timezone=str(table.get("timezone", "UTC")),
+        missed=missed,
+        paused=bool(table.get("paused", False)),
     )
 
 

@@ -81,7 +81,7 @@ def create(
         draft = JobText(command_, queue=queue or SHELL_QUEUE).make_draft()
     else:
         draft = Draft(queue=queue or "default", type=type_ or "", body=body.encode())
-    made = Schedule(name, cron, draft, timezone, Missed(missed))
+    made = Schedule(name=name, cron=cron, draft=draft, timezone=timezone, missed=Missed(missed))
 
     async def work(broker: Broker) -> Schedule:
         if command_ is not None:

@@ -242,19 +242,19 @@ def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
     if not (given.auth or given.jwks_url or given.jwt_issuer or given.introspect_url):
         return None
     issuers = TrustedIssuers(
-        given.jwt_issuer,
-        given.jwt_audience,
-        given.jwks_url,
-        tuple(word.strip() for word in given.jwt_algorithms.split(",")),
-        given.jwt_tenant_claim,
-        given.introspect_url,
-        given.introspect_client or "",
-        given.introspect_secret or "",
-        given.rate,
-        given.require_event_types,
-        given.require_claims,
-        parse_token_scopes(given.token_scopes or ""),
-        given.introspect_kind,
+        issuer=given.jwt_issuer,
+        audience=given.jwt_audience,
+        jwks_url=given.jwks_url,
+        algorithms=tuple(word.strip() for word in given.jwt_algorithms.split(",")),
+        tenant_claim=given.jwt_tenant_claim,
+        introspect_url=given.introspect_url,
+        introspect_client=given.introspect_client or "",
+        introspect_secret=given.introspect_secret or "",
+        rate=given.rate,
+        require_event_types=given.require_event_types,
+        require_claims=given.require_claims,
+        token_scopes=parse_token_scopes(given.token_scopes or ""),
+        introspect_kind=given.introspect_kind,
     )
     check(issuers)
     return issuers

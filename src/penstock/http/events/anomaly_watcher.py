@@ -44,11 +44,11 @@ class AnomalyWatcher:
 def make_event(kind: str, anomaly: Anomaly, at: int) -> EncodedEvent:
     """`reason` is the kind of the anomaly and `id` the message of its worst case."""
     event = Event(
-        kind,
-        to_datetime(at),
-        anomaly.scope,
-        anomaly.queue,
-        None if anomaly.message_id is None else str(anomaly.message_id),
+        kind=kind,
+        at=to_datetime(at),
+        scope=anomaly.scope,
+        queue=anomaly.queue,
+        id=None if anomaly.message_id is None else str(anomaly.message_id),
         type=anomaly.type,
         state=anomaly.severity,
         consumer=anomaly.consumer,

@@ -135,12 +135,12 @@ class HistoryReader:
     async def make_published_event(self, message: StoredMessage) -> EncodedEvent:
         queue = await self.directory.get_by_id(message.queue_id)
         event = Event(
-            PUBLISHED,
-            to_datetime(message.created_at),
-            queue.scope.name,
-            queue.name,
-            str(message.id),
-            message.type,
+            kind=PUBLISHED,
+            at=to_datetime(message.created_at),
+            scope=queue.scope.name,
+            queue=queue.name,
+            id=str(message.id),
+            type=message.type,
             correlation_id=message.meta.correlation_id,
         )
         return EncodedEvent(event, queue.scope.tenant, self.cursor)
@@ -149,18 +149,18 @@ class HistoryReader:
         queue = await self.directory.get_by_id(row.queue_id)
         type, correlation_id = self.hub.known.get(row.id, (None, None))
         event = Event(
-            classify(row),
-            to_datetime(row.at),
-            queue.scope.name,
-            queue.name,
-            str(row.id),
-            type,
-            row.state.value,
-            row.attempts,
-            row.consumer,
-            row.reason,
-            None if "error" in queue.settings.mask else row.error,
-            correlation_id,
+            kind=classify(row),
+            at=to_datetime(row.at),
+            scope=queue.scope.name,
+            queue=queue.name,
+            id=str(row.id),
+            type=type,
+            state=row.state.value,
+            attempts=row.attempts,
+            consumer=row.consumer,
+            reason=row.reason,
+            error=None if "error" in queue.settings.mask else row.error,
+            correlation_id=correlation_id,
         )
         return EncodedEvent(event, queue.scope.tenant, self.cursor)
 
@@ -276,13 +276,13 @@ class HistoryTail:
 def make_opened_event(message: StoredMessage, queue: Queue, cursor: str) -> EncodedEvent:
     assign = msgspec.json.decode(message.body, type=HumanSpec).assign
     event = Event(
-        HUMAN_OPENED,
-        to_datetime(message.created_at),
-        queue.scope.name,
-        HUMAN,
-        str(message.id),
-        TYPE,
-        "scheduled",
+        kind=HUMAN_OPENED,
+        at=to_datetime(message.created_at),
+        scope=queue.scope.name,
+        queue=HUMAN,
+        id=str(message.id),
+        type=TYPE,
+        state="scheduled",
         correlation_id=message.meta.correlation_id,
     )
     audience = Audience(frozenset(assign.users), frozenset(assign.roles))
@@ -299,13 +299,13 @@ async def make_ended_event(
     except NotFound:
         return None
     event = Event(
-        HUMAN_DECIDED,
-        to_datetime(row.at),
-        queue.scope.name,
-        HUMAN,
-        str(row.id),
-        TYPE,
-        row.state.value,
+        kind=HUMAN_DECIDED,
+        at=to_datetime(row.at),
+        scope=queue.scope.name,
+        queue=HUMAN,
+        id=str(row.id),
+        type=TYPE,
+        state=row.state.value,
         reason=row.reason,
         correlation_id=found.correlation_id,
         by=None if found.decision is None else found.decision.by,

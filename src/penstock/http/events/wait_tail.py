@@ -136,13 +136,13 @@ class WaitTail:
         message = record.message
         queue = await self.directory.get_by_id(message.queue_id)
         event = Event(
-            RESUMED,
-            to_datetime(now),
-            queue.scope.name,
-            queue.name,
-            str(message.id),
-            message.type,
-            record.state.value,
+            kind=RESUMED,
+            at=to_datetime(now),
+            scope=queue.scope.name,
+            queue=queue.name,
+            id=str(message.id),
+            type=message.type,
+            state=record.state.value,
             correlation_id=message.meta.correlation_id,
         )
         return EncodedEvent(event, queue.scope.tenant)
@@ -155,13 +155,13 @@ def has_run_on(record: Record) -> bool:
 
 def encode_live(stored: LiveEvent) -> EncodedEvent:
     event = Event(
-        stored.kind,
-        to_datetime(stored.at),
-        stored.scope,
-        stored.queue,
-        stored.id,
-        stored.type,
-        stored.state,
+        kind=stored.kind,
+        at=to_datetime(stored.at),
+        scope=stored.scope,
+        queue=stored.queue,
+        id=stored.id,
+        type=stored.type,
+        state=stored.state,
         reason=stored.reason,
         correlation_id=stored.correlation_id,
     )

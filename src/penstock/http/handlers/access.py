@@ -110,7 +110,7 @@ async def create_key(call: RequestContext, new: NewKey) -> KeyView:
         raise Forbidden("only the owner of the store can create keys for other tenants")
     made = get_credentials(call)
     await made.check_roles(tenant, new.roles)
-    now = await call.service.store.now()
+    now = await call.broker.now()
     key = Key(
         id="",
         name=new.name,
@@ -140,7 +140,7 @@ async def list_keys(
     call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
 ) -> Keys:
     """Lists the keys whose scopes the caller manages."""
-    now = await call.service.store.now()
+    now = await call.broker.now()
     found = await get_credentials(call).list_keys(check_own_key(call))
     seen = [key for key in found if gives_access(call, key.scopes)]
     page, next_cursor = cut_page(call, seen, attrgetter("id"), limit, cursor, "keys")
@@ -157,7 +157,7 @@ async def rotate_key(call: RequestContext, id: KeyId, how: RotateRequest) -> Key
     await check_key(call, old)
     act_on(call, old)
     key, token = await made.rotate_key(id, grace=how.grace, tenant=check_own_key(call))
-    return make_key_view(key, await call.service.store.now(), token)
+    return make_key_view(key, await call.broker.now(), token)
 
 
 @access.add(
@@ -174,7 +174,7 @@ async def revoke_key(call: RequestContext, id: KeyId) -> KeyView:
     await check_key(call, old)
     act_on(call, old)
     key = await made.revoke_key(id, tenant=check_own_key(call))
-    return make_key_view(key, await call.service.store.now())
+    return make_key_view(key, await call.broker.now())
 
 
 @access.add("GET", "/v1/roles", "List roles", Roles, right=Right.ACCESS)

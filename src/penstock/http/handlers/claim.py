@@ -107,8 +107,8 @@ async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
         return None
     found = tuple(
         queue.id
-        for queue in await call.service.directory.list_queues()
-        if (queue.scope.tenant, queue.scope.name) == (call.caller.tenant, call.scope)
+        for queue in await call.broker.list_queues()
+        if queue.scope.name == call.scope
         and not queue.system
         and allows(Right.CONSUME, call.scope, queue.name)
     )

@@ -193,13 +193,13 @@ async def read_overview(
     call: RequestContext, now: Moment, snapshot: QueueSnapshot
 ) -> OverviewInputs:
     return OverviewInputs(
-        now,
-        await list_own_queues(call),
-        [row for row in await list_own_workers(call) if not is_gone(row, now)],
-        snapshot,
-        call.service.figures.series,
-        list_failing_agents(call),
-        lambda queue: "error" not in list_hidden(queue, call.reveals),
+        now=now,
+        queues=await list_own_queues(call),
+        workers=[row for row in await list_own_workers(call) if not is_gone(row, now)],
+        snapshot=snapshot,
+        series=call.service.figures.series,
+        failing_agents=list_failing_agents(call),
+        shows_errors=lambda queue: "error" not in list_hidden(queue, call.reveals),
     )
 
 

@@ -53,7 +53,7 @@ async def stream_events(
         raise InvalidInput(f"unknown kind {', '.join(sorted(unknown))}; use {', '.join(KINDS)}")
     missed = parse_last_event_id(call.get_header(b"last-event-id") or last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
-    node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
+    node = None if filter is None else parse_event_filter(filter, await call.broker.now())
 
     call.service.event_streams.take(call.caller)
     try:

@@ -127,7 +127,7 @@ async def read_times(
 ) -> tuple[Moment | None, Moment | None]:
     if since is None and until is None:
         return None, None
-    now = await call.service.store.now()
+    now = await call.broker.now()
     first = None if since is None else parse_moment(since, now)
     return first, None if until is None else parse_moment(until, now)
 
@@ -270,4 +270,4 @@ async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
 
 def make_alerts(call: RequestContext) -> Alerts:
     call.check(Right.MANAGE, "*")
-    return Alerts(call.service.store, call.caller.tenant)
+    return call.broker.alerts

@@ -308,7 +308,13 @@ async def save_schedule(
     owner = await call.admin.queue(queue, scope=call.scope)
     check_draft_unmasked(draft, owner, call.reveals)
     schedule = Schedule(
-        name, new.cron, draft, new.timezone, new.missed, new.paused, declared_in=new.declared_in
+        name=name,
+        cron=new.cron,
+        draft=draft,
+        timezone=new.timezone,
+        missed=new.missed,
+        paused=new.paused,
+        declared_in=new.declared_in,
     )
     return show_schedule(call, await call.admin.schedule(schedule, scope=call.scope), owner)
 

@@ -97,7 +97,7 @@ def note_lost_locks(
 ) -> None:
     for lock, answer in zip(locks, answers, strict=True):
         if answer.kind is AnswerKind.LOST:
-            call.service.directory.lost_locks.note(lock.id, lock.fence)
+            call.broker.note_lost_lock(lock.id, lock.fence)
 
 
 async def announce_extensions(
@@ -119,7 +119,13 @@ async def announce_extensions(
 
 async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
     queue = await call.broker.get_queue_by_id(lock.queue_id)
-    event = Event(EXTENDED, datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
+    event = Event(
+        kind=EXTENDED,
+        at=datetime.now(UTC),
+        scope=queue.scope.name,
+        queue=queue.name,
+        id=str(lock.id),
+    )
     return EncodedEvent(event, call.caller.tenant)
 
 

@@ -61,7 +61,7 @@ async def get_readiness(call: RequestContext) -> Health:
 
 @system.add("GET", "/version", "Get the version", Version, right=None)
 async def get_version(call: RequestContext) -> Version:
-    able = call.service.store.capabilities
+    able = call.broker.capabilities
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
@@ -76,15 +76,15 @@ async def list_agents(call: RequestContext) -> Agents:
     return Agents(
         [
             AgentView(
-                status.name,
-                status.every,
-                status.runs,
-                status.ran_ago,
-                status.runs_in,
-                to_optional_datetime(runs.get(status.name, NEVER).at or None),
-                runs.get(status.name, NEVER).by or None,
-                runs.get(status.name, NEVER).result,
-                status.error,
+                name=status.name,
+                every=status.every,
+                runs=status.runs,
+                ran_ago=status.ran_ago,
+                runs_in=status.runs_in,
+                last_work_at=to_optional_datetime(runs.get(status.name, NEVER).at or None),
+                last_work_by=runs.get(status.name, NEVER).by or None,
+                last_result=runs.get(status.name, NEVER).result,
+                error=status.error,
             )
             for status in call.service.runner.statuses()
         ]
@@ -96,7 +96,7 @@ async def list_workers(call: RequestContext) -> Workers:
     """Lists the workers of the caller's tenant. Workers poll it for stop requests."""
     if Right.CONSUME not in call.caller.access.rights:
         call.caller.check_requirement(Requirement(Right.READ, RightScope.TENANT))
-    now = await call.service.store.now()
+    now = await call.broker.now()
     rows = await list_own_workers(call)
     return Workers(
         [make_worker_view(row, describe_worker_state(row, now)) for row in rows], to_datetime(now)
@@ -112,7 +112,7 @@ def row_id(call: RequestContext, id: str) -> str:
 async def list_own_workers(call: RequestContext) -> list[WorkerInfo]:
     """Returns the workers of the tenant, with ids as the tenant knows them."""
     found: list[WorkerInfo] = []
-    for row in await call.service.store.workers():
+    for row in await call.broker.workers():
         tenant, _, id = row.id.rpartition("/")
         if (tenant or OWNER) == call.caller.tenant:
             found.append(replace(row, id=id))
@@ -126,7 +126,7 @@ def get_counted(call: RequestContext) -> set[str]:
 async def delete_row(call: RequestContext, id: str) -> None:
     """Also forgets it, so that a worker that comes back counts as a new one."""
     get_counted(call).discard(id)
-    await call.service.store.delete_worker(row_id(call, id))
+    await call.broker.delete_worker(row_id(call, id))
 
 
 async def make_room(call: RequestContext) -> None:
@@ -134,7 +134,7 @@ async def make_room(call: RequestContext) -> None:
 
     Remembers only the workers it counted, so that a server lets no more than MAX_WORKERS pass.
     """
-    now = await call.service.store.now()
+    now = await call.broker.now()
     rows = await list_own_workers(call)
     lost = [row for row in rows if is_gone(row, now)] if len(rows) >= MAX_WORKERS else []
     for row in lost:
@@ -167,10 +167,10 @@ async def save_worker(call: RequestContext, id: WorkerId, present: WorkerHeartbe
         tenant=call.caller.tenant,
     )
     if id in get_counted(call):
-        return await call.service.store.save_worker(row)
+        return await call.broker.save_worker(row)
     async with call.service.registration:
         await make_room(call)
-        await call.service.store.save_worker(row)
+        await call.broker.save_worker(row)
         get_counted(call).add(id)
 
 
@@ -193,7 +193,7 @@ async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""
     for row in await list_own_workers(call):
         if row.id == id:
-            await call.service.store.stop_worker(row_id(call, id))
+            await call.broker.stop_worker(row_id(call, id))
             return make_worker_view(row, "stopping")
     raise NotFound(f"no worker with id {id[:100]!r}")
 
@@ -208,21 +208,21 @@ def describe_worker_state(row: WorkerInfo, now: Moment) -> Literal["running", "s
 async def get_stats(
     call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
 ) -> Stats:
-    store = call.service.store
     snapshot = await call.service.counts.get_snapshot()
-    now = await store.now()
+    now = await call.broker.now()
     living = [row for row in await list_own_workers(call) if not is_gone(row, now)]
     queues = await list_own_queues(call)
     page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "stats")
     return Stats(
-        [make_counts_view(queue, snapshot) for queue in page],
-        len(living),
-        store.capabilities.durability,
-        to_datetime(snapshot.at),
-        next_cursor,
-        ENDED,
-        sum(count for (_, place), count in snapshot.depths.items() if place in ENDS) >= ENDED,
-        count_by_state(queues, snapshot),
+        queues=[make_counts_view(queue, snapshot) for queue in page],
+        workers=len(living),
+        durability=call.broker.capabilities.durability,
+        counted_at=to_datetime(snapshot.at),
+        cursor=next_cursor,
+        ended_counted=ENDED,
+        truncated=sum(count for (_, place), count in snapshot.depths.items() if place in ENDS)
+        >= ENDED,
+        totals=count_by_state(queues, snapshot),
     )
 
 
@@ -239,12 +239,11 @@ def count_by_state(queues: Collection[Queue], snapshot: QueueSnapshot) -> dict[s
 async def list_own_queues(call: RequestContext) -> list[Queue]:
     """Returns the queues of the scope that the caller may read, from the cache: there may be many,
     and pages ask for them every few seconds."""
-    tenant, scope = call.caller.tenant, call.scope
+    scope = call.scope
     return [
         queue
-        for queue in await call.service.directory.list_queues()
-        if queue.scope.tenant == tenant
-        and queue.scope.name == scope
+        for queue in await call.broker.list_queues()
+        if queue.scope.name == scope
         and not queue.system
         and queue.state is not QueueState.DELETED
         and call.allows(queue.scope.name, queue.name)
@@ -280,6 +279,14 @@ async def get_autoscale(
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
         needed = compute_workers_needed(pace, ready, concurrency, catch_up)
         found.append(
-            AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
+            AutoscaleView(
+                queue=queue.name,
+                scope=queue.scope.name,
+                workers=needed,
+                ready=ready,
+                claimed=claimed,
+                ended_per_second=pace.rate,
+                run_seconds=pace.run,
+            )
         )
     return AutoscaleList(found, next_cursor)

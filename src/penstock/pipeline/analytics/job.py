@@ -227,7 +227,15 @@ def choose_usable(
     found: Results | None, manifests: list[Manifest], lake: Lake, rules: AnomalyThresholds
 ) -> Results:
     """Returns the results that are still valid. Changed thresholds keep only the attempts."""
-    nothing = Results(result_tables.VERSION, lake.label.id, 0, 0, 0, "", ())
+    nothing = Results(
+        schema=result_tables.VERSION,
+        lake=lake.label.id,
+        number=0,
+        through=0,
+        reached=0,
+        rules="",
+        files=(),
+    )
     if found is None or found.lake != lake.label.id:
         return nothing
     ends = {each.last for each in manifests}
@@ -237,7 +245,15 @@ def choose_usable(
     if found.rules == rules.digest:
         return found
     kept = tuple(found.list_files("attempt"))
-    return Results(found.schema, found.lake, found.number, found.through, 0, "", kept)
+    return Results(
+        schema=found.schema,
+        lake=found.lake,
+        number=found.number,
+        through=found.through,
+        reached=0,
+        rules="",
+        files=kept,
+    )
 
 
 def count_rows(manifests: Sequence[Manifest]) -> int:

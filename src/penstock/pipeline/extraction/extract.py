@@ -116,7 +116,16 @@ def extract_batch(
     stretches = use_store(url, partial(divide_range, start, end))
     parts = run(spark, lake.where, f"{number:010}", [Extraction(url, part) for part in stretches])
     seen = use_store(url, lambda store: make_witness(store, end))
-    manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
+    manifest = Manifest(
+        schema=VERSION,
+        lake=lake.label.id,
+        first=number,
+        last=number,
+        start=start,
+        end=end,
+        witness=seen,
+        parts=parts,
+    )
     lake.publish(manifest)
     use_store(url, partial(record_cursor, lake, end))
     record_batch(url, lake, manifest)

@@ -98,7 +98,14 @@ def fits_group(group: Sequence[LakePart], part: LakePart) -> bool:
 def make_merged_manifest(chain: Sequence[Manifest], parts: tuple[LakePart, ...]) -> Manifest:
     first, last = chain[0], chain[-1]
     return Manifest(
-        VERSION, last.lake, first.first, last.last, first.start, last.end, last.witness, parts
+        schema=VERSION,
+        lake=last.lake,
+        first=first.first,
+        last=last.last,
+        start=first.start,
+        end=last.end,
+        witness=last.witness,
+        parts=parts,
     )
 
 

@@ -36,13 +36,15 @@ class ReaderOptions(Struct, frozen=True):
 def parse(given: MutableMapping[str, str]) -> ReaderOptions:
     options = normalize_options(given, KNOWN_OPTIONS)
     return ReaderOptions(
-        make_absolute_url(require_url(options)),
-        get_table(options.get("table", "message")),
-        tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
-        parse_int("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
-        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")),
-        parse_int("until", options.get("until"), 0),
-        parse_bool("pushFilters", options.get("pushfilters", "false")),
+        url=make_absolute_url(require_url(options)),
+        table=get_table(options.get("table", "message")),
+        columns=tuple(
+            name.strip() for name in options.get("columns", "").split(",") if name.strip()
+        ),
+        rows=parse_int("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
+        limit=parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")),
+        until=parse_int("until", options.get("until"), 0),
+        push_filters=parse_bool("pushFilters", options.get("pushfilters", "false")),
     )
 
 

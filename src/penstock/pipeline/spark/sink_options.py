@@ -38,14 +38,14 @@ class SinkOptions(Struct, frozen=True):
 def parse_sink_options(given: MutableMapping[str, str]) -> SinkOptions:
     options = normalize_options(given, KNOWN_OPTIONS)
     return SinkOptions(
-        make_absolute_url(require_url(options)),
-        check_sink_name(options.get("name")),
-        options.get("queue"),
-        options.get("scope", "default"),
-        None if "rate" not in options else parse_rate(options["rate"]),
-        parse_conflict(options.get("conflict", "refuse")),
-        options.get("publish", "true") == "true",
-        options.get("report"),
+        url=make_absolute_url(require_url(options)),
+        name=check_sink_name(options.get("name")),
+        queue=options.get("queue"),
+        scope=options.get("scope", "default"),
+        rate=None if "rate" not in options else parse_rate(options["rate"]),
+        conflict=parse_conflict(options.get("conflict", "refuse")),
+        publish=options.get("publish", "true") == "true",
+        report=options.get("report"),
     )
 
 

@@ -7,7 +7,6 @@ from penstock.errors import InvalidState
 from penstock.model.heads import EarlierRow, FeedHead, FirstRuns, HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, PlaceCount
-from penstock.rules.digests import sort_durations
 from penstock.stores.sql.records import STATES, VERBS, decode_meta, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
@@ -98,6 +97,8 @@ async def make_head_feed(
 
 def make_first_runs(row: Any, runs: list[int], waits: list[int]) -> FirstRuns:
     """Takes a row of `digest_history`, which begins with whether it is a group."""
+    from penstock.rules.digests import sort_durations
+
     _, queue_id, type_, minute, consumer, first_claimed_at, last_at = row[:7]
     return FirstRuns(
         queue_id, type_, minute, consumer, first_claimed_at, last_at,

@@ -20,7 +20,6 @@ from penstock.model.waiting import (
     StoredSignal,
     WaitFacts,
 )
-from penstock.rules.live_events import make_signal_document
 from penstock.stores.sql import documents, resume
 from penstock.stores.sql.settle import explain, find_state
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
@@ -144,6 +143,8 @@ async def wait_facts(tx: SqlTransaction, id: int, fence: int) -> WaitFacts:
 
 async def signal(tx: SqlTransaction, draft: SignalDraft) -> SignalAnswer:
     """Stores the signal and resumes its message, or asks for a look at it, in one transaction."""
+    from penstock.rules.live_events import make_signal_document
+
     state = await find_place(tx, draft.id)
     if state is None or state.final:
         return SignalAnswer(state=state, code=(InvalidState if state else NotFound).code)

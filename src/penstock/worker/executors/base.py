@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeAlias
 
 import structlog
 
+from penstock.worker.ack_policy import TimedOut
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import JobLogFilter, running
-from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()

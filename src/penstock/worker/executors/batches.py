@@ -10,6 +10,7 @@ from math import inf
 
 import structlog
 
+from penstock.worker.ack_policy import TimedOut
 from penstock.worker.context import Context
 from penstock.worker.executors.base import (
     CANCEL_TIMEOUT_S,
@@ -20,7 +21,6 @@ from penstock.worker.executors.base import (
     list_contexts,
 )
 from penstock.worker.handler import Handler
-from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.model import message
-from penstock.worker.ack_policy import Cancelled, Retry
+from penstock.worker.ack_policy import Cancelled, Retry, TimedOut
 from penstock.worker.context import Context
 from penstock.worker.executors.base import ResultSink
 from penstock.worker.executors.child import (
@@ -27,7 +27,6 @@ from penstock.worker.executors.child import (
 from penstock.worker.executors.threads import ThreadExecutor
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import handle_record, level_to_forward
-from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import FormattedError
 
 # Children are forked from a server process that has no threads and has imported this module.

@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import structlog
 
+from penstock.worker.ack_policy import TimedOut
 from penstock.worker.context import Context
 from penstock.worker.executors.base import Load, ResultSink, Run, list_contexts
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import running
-from penstock.worker.timeouts import TimedOut
 from penstock.worker.tracebacks import format_thread
 
 log = structlog.get_logger()
