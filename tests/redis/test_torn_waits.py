@@ -85,6 +85,9 @@ async def run_torn(url: str, tear: Tear, monkeypatch: pytest.MonkeyPatch) -> Non
     async with Simulation.open(url) as simulation:
         await simulation.use(scene.app)
         job = await scene.main.aenqueue()
+        if tear.verb == "resume_held":
+            # The next look resumes the message.
+            await simulation.advance("29s")
         monkeypatch.setattr(database, "load_script", tear.load)
         for _ in range(3):
             # Workers note what a store refuses; agents are told.
