@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from penstock.agents.scheduler import Scheduler
 from penstock.errors import StoreBusy
 from penstock.model.message import (
     After,
@@ -17,8 +18,9 @@ from penstock.model.message import (
     State,
     Verb,
 )
+from penstock.model.queue import QueueState
 from penstock.model.store_types import Answer, AnswerKind, Completion, Entry
-from penstock.model.waiting import HeldEnd, Hold, StepRecord, Wait
+from penstock.model.waiting import HeldEnd, Hold, StepRecord, Wait, WaitPlan
 from tests.conformance.stage import Stage
 from tests.extent import ALL
 
@@ -236,3 +238,37 @@ async def test_a_decision_and_a_timeout_have_one_winner(stage: Stage) -> None:
     winners = {(decided[id], expired[id]) for id in ids}
     done, invalid = AnswerKind.DONE, AnswerKind.INVALID
     assert winners <= {(done, invalid), (invalid, done)}
+
+
+async def test_the_end_of_a_message_with_another_rank_resumes_its_waiter(stage: Stage) -> None:
+    """The publish of the waiter does not find its ticket, so its end is not announced."""
+    first = await stage.publish()
+    await stage.broker.admin.reprioritise(first, 9)
+    (waiter,) = await publish(
+        stage, await make_entry(stage, flags=Flag.HELD, after=After(ids=(first,)))
+    )
+    await look_until_idle(stage)
+    await stage.broker.complete(await stage.take())
+    for _ in range(2):
+        await stage.travel(61)
+        await Scheduler(stage.store, stage.broker.directory, "node").tick()
+    assert await stage.drain() == [waiter]
+    assert await stage.store.awaited_results(waiter) == {first: b"null"}
+
+
+@pytest.mark.parametrize("state", [QueueState.DRAINING, QueueState.PAUSED, QueueState.ACTIVE])
+async def test_a_full_or_draining_queue_refuses_no_resume(stage: Stage, state: QueueState) -> None:
+    await stage.queue("work", max_depth=2)
+    id = await stage.publish(queue="work")
+    leased = await stage.take("work")
+    sleep = Hold(kind="moment", delay=60.0)
+    await stage.broker.waits.suspend(leased, WaitPlan(reason="sleep", holds=(sleep,)))
+    other = await stage.publish(queue="work")
+    await stage.admin.set_state("work", state)
+    await stage.travel(61)
+    assert await look_until_idle(stage) == 1
+    assert await stage.state(id) is State.READY
+    if state is QueueState.PAUSED:
+        assert await stage.claim("work") == []
+        await stage.admin.set_state("work", QueueState.ACTIVE)
+    assert sorted(await stage.drain("work")) == [id, other]

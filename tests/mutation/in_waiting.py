@@ -227,6 +227,8 @@ WAITING = (
          "if record is not None and record.kind != kind:", "if False:", RUNS),
     code("duplicate_child_ends_unnoticed", "stores/sql/holds.py", "flag_awaited", "if ids:",
          "if False:", FAN_IN),
+    code("end_is_missed_after_a_change_of_rank", "stores/sql/resume.py", "nudge_missed",
+         'rows = await tx.all("edges_ended", ids=tx.encode_ids(held))', "rows: list[Any] = []", FAN_IN),
     code("end_is_missed_in_a_snapshot", "agents/scheduler.py", "_search_missed",
          "self.search_from = await self.store.nudge_missed(self.search_from) or 0", "pass",
          "tests/postgres/test_missed_ends.py"),

@@ -168,7 +168,8 @@ class RedisConsume:
 
     async def expired_leases(self, limit: int) -> Sweep:
         now, found = await self.database.run("leases", "expired", limit)
-        return Sweep(int(now), [decode_lease(fields, int(now)) for fields in found])
+        # An interrupted script left the time of a lease that it had removed.
+        return Sweep(int(now), [decode_lease(fields, int(now)) for fields in found if fields])
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
         words: list[Any] = []

@@ -57,6 +57,8 @@ async def nudge_missed(tx: SqlTransaction, after: int, limit: int) -> int | None
         return None
     rows = await tx.all("edges_ended", ids=tx.encode_ids(held))
     missed = sorted({id for id, _, state in rows if state != State.DEAD.value})
+    if done := sorted({awaited for _, awaited, state in rows if state == State.COMPLETED.value}):
+        await tx.run("keep_nothing", ids=tx.encode_ids(done), now=tx.now)
     await tx.run_many("nudge_add", [{"held_id": id} for id in missed])
     return held[-1] if len(held) == limit else None
 

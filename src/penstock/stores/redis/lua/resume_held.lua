@@ -1,4 +1,4 @@
--- with: waiting
+-- with: waiting lease
 -- keys: signal signal_line
 -- ARGV: now, limit. Looks at held messages that were nudged or are due.
 local limit = tonumber(ARGV[2])
@@ -89,30 +89,64 @@ local function hold_ended(id, each)
     return each.kind == 'after' and after_ended(each) or nil
 end
 
+-- The new place comes first and the holds go last: an interrupted resume is repeated.
 local function resume(t)
-    take_scheduled(t)
-    call('HDEL', hold, t.id)
     t.flags = bit.band(t.flags, bit.bnot(HELD))
-    if has(t.flags, KEYED) and not is_head(t) then get_in_line(t, t.id) else put_ready(t) end
+    if has(t.flags, KEYED) and not is_head(t) then
+        get_in_line(t, t.id)
+    else
+        put_ready(t)
+        call('ZREM', scheduled, t.queue .. t.id)
+    end
+    call('ZREM', held_until, t.id)
+    call('HDEL', hold, t.id)
+end
+
+-- Returns the ticket of a held message, or of one whose resume was interrupted.
+local function find_held(id, holds)
+    local text = call('HGET', ticket, id)
+    local t = text and ticket_of(id, text)
+    local leased = call('HGET', lease, id)
+    if ended(id) then
+        if t then take_scheduled(t) end
+        return nil
+    end
+    if leased then
+        local l = lease_of(id, leased)
+        local waits = t and has(t.flags, HELD) and holds[1] and holds[1].number == l.fence
+        if not waits then
+            if t and is_scheduled(t) then take_scheduled(t) end
+            return nil
+        end
+        -- An interrupted wait: only its lease is left.
+        put_scheduled(t, next_due(holds))
+        drop_lease(l)
+    end
+    if not t or not is_scheduled(t) or call('ZSCORE', due, id) then return nil end
+    return (has(t.flags, HELD) or holds[1]) and t
 end
 
 local function check_holds(id)
-    local text = call('HGET', ticket, id)
-    local t = text and ticket_of(id, text)
-    if not t or not has(t.flags, HELD) or not is_scheduled(t) then
+    local holds = holds_of(id)
+    local t = find_held(id, holds)
+    if not t then
         call('HDEL', hold, id)
         call('ZREM', held_until, id)
         return 0
     end
+    if not has(t.flags, HELD) then
+        resume(t)
+        return 1
+    end
     local left, never = {}, false
-    for _, each in ipairs(holds_of(id)) do
+    for _, each in ipairs(holds) do
         local verdict = hold_ended(id, each)
         never = never or verdict == 'never'
         if not verdict then left[#left + 1] = each end
     end
     if never then
-        take_scheduled(t)
         finish(t, 'cancel', 'cancelled', 'dependency_failed')
+        take_scheduled(t)
         return 0
     end
     if #left == 0 then

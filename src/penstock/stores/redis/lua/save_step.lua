@@ -19,13 +19,14 @@ if ARGV[12] then
     if refused then return woke({'refused', 0, refused[1]}) end
     s.body = whole(tonumber(expand(publish(groups))[1], 16))
 end
-if ARGV[11] ~= '' then
-    local text = call('HGET', signal, id .. ARGV[11])
-    if text then call('HSET', signal, id .. ARGV[11], '1' .. sub(text, 2)) end
-end
-local text = put_step(id, fence, s)
+-- First: without the flag, later runs would not read the step.
 if not has(t.flags, STEPS) then
     flag_steps(t)
     keep_lease(t)
+end
+local text = put_step(id, fence, s)
+if ARGV[11] ~= '' then
+    local sent = call('HGET', signal, id .. ARGV[11])
+    if sent then call('HSET', signal, id .. ARGV[11], '1' .. sub(sent, 2)) end
 end
 return woke({'done', text})
