@@ -24,13 +24,16 @@ REFUND = HumanPattern(
         "title": "Refund {{amount}} € for order {{order}}?",
         "content": "Order {{order}} arrived broken. Photos are attached.",
         "input": {
-            "amount": {"title": "Amount", "default": "{{amount}}"},
+            "amount": {"title": "Amount", "type": "number", "minimum": 0, "default": "{{amount}}"},
             "reason": {"title": "Reason", "default": "damaged in transit"},
         },
         "options": [
             {"id": "approve", "label": "Approve", "kind": "approve"},
             {"id": "reject", "label": "Reject", "kind": "reject"},
         ],
+        "assign": {"roles": ["finance"]},
+        "timeout": 3_600.0,
+        "on_timeout": {"escalate": "cfo"},
     },
 )
 
@@ -72,6 +75,11 @@ async def refund(context: Context, order: int, amount: float, hours: float) -> s
     return await context.step(
         "pay back", pay_back, payment, str(answer.inputs.get("amount", amount))
     )
+
+
+@app.task(queue="reports", max_attempts=1)
+async def reconcile(day: str) -> None:
+    raise ValueError(f"the ledger of {day} and the bank differ by 12.40")
 
 
 @app.task(queue="webhooks", retry=exponential(0.5), max_attempts=3)
@@ -120,7 +128,7 @@ async def send_shop_traffic(number: int, publish: Publish) -> None:
 
 
 async def furnish() -> None:
-    """Adds a rule, two schemas, a workflow, a paused queue and two decisions, once per file."""
+    """Adds a rule, schemas, workflows, a paused queue and open decisions, once per file."""
     broker = await app.broker()
     if await broker.rules.list_rules():
         return
@@ -135,6 +143,10 @@ async def furnish() -> None:
             flow.add(resize.call(f"part-{number}", [3_000]), after=collect) for number in (1, 2)
         ]
         flow.add(send_mail.call("ada@example.org", "the books are closed"), after=parts)
+    async with app.workflow("monthly-books") as flow:
+        found = flow.add(resize.call("statements", [1_000]))
+        checked = flow.add(reconcile.call("2026-10-31"), after=found)
+        flow.add(send_mail.call("ada@example.org", "the month is closed"), after=checked)
     await broker.schemas.add("mail", MAIL)
     await broker.schemas.bind("mail", "mail", follow=True)
     await broker.schemas.add("refund", REFUND_BODY)

@@ -9,11 +9,14 @@ import random
 import sys
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from itertools import count
 
+import msgspec
 from msgspec import Struct
 
 from penstock.broker.local import Broker
+from penstock.model.documents import Document
 from penstock.model.message import MICROS_PER_SECOND, Draft, Leased, Nack
 from penstock.model.store_types import Completion
 from penstock.testing.simulation import ManualClock, Simulation
@@ -24,6 +27,8 @@ LIMIT = 500
 # The mail server of one customer goes away for the last quarter of the hour.
 OUTAGE_S = 900
 BROKEN_HOST = 14
+# How many hours ago the other services failed, too.
+STORMS = (9, 31)
 # When work is taken after a tick begins: which part of it at most, and how many seconds later.
 TURNS = ((0.5, 0.02), (0.8, 0.1), (0.9, 0.5), (0.95, 1.0), (1.0, 1.0))
 
@@ -128,6 +133,48 @@ class Shop:
         return self.dice.random() < traffic.failing
 
 
+def make_hour(hour: int, rate: float, failing: float) -> dict[str, object]:
+    """What the pipeline counts in an hour. The work is less at night."""
+    day = 1.0 + 0.6 * math.sin((hour % 24 - 8) / 24 * 2 * math.pi)
+    published = round(rate * HOUR_S * day)
+    failures = round(published * failing)
+    return {
+        "published": published, "attempts": published + failures, "completed": published,
+        "failures": failures, "dead": failures // 50, "failure_rate": failing / (1 + failing),
+        "wait_p50": 0.08 * day, "wait_p95": 0.9 * day * day, "run_p50": 0.1, "run_p95": 0.4,
+    }  # fmt: skip
+
+
+def make_results(now: int) -> Iterable[Document]:
+    """Yields what the pipeline writes back: two days of figures, anomalies and causes."""
+    last = now // HOUR_S
+    for number, traffic in enumerate(SHOP, 1):
+        hours = []
+        for hour in range(last - 48, last):
+            failing = traffic.failing * (4 if last - hour in STORMS else 1)
+            at = datetime.fromtimestamp(hour * HOUR_S, UTC)
+            hours.append({"hour": at, **make_hour(hour, traffic.rate, failing)})
+        total = make_hour(last, traffic.rate * 48, traffic.failing)
+        body = {"queue_id": number, "queue": traffic.queue, "total": total, "hours": hours}
+        yield make_result("metrics", traffic.queue, body)
+        if traffic.failing:
+            cause = {"id": traffic.queue, "queue": traffic.queue, "count": 40 * number,
+                     "template": traffic.error.format("<n>")}  # fmt: skip
+            yield make_result("triage", traffic.queue, cause)
+            for ago in STORMS:
+                at = datetime.fromtimestamp((last - ago) * HOUR_S, UTC)
+                found = {
+                    "id": f"{traffic.queue}-{ago}", "hour": at, "severity": "critical",
+                    "kind": "retry_storm", "queue": traffic.queue,
+                    "text": f"four times as many retries as usual in {traffic.queue}",
+                }  # fmt: skip
+                yield make_result("anomaly", f"{traffic.queue}-{ago}", found)
+
+
+def make_result(kind: str, name: str, body: object) -> Document:
+    return Document(kind=kind, name=f"lake/{name}", body=msgspec.json.encode(body))
+
+
 async def fill(path: str) -> None:
     start = (round(time.time()) - HOUR_S) // TICK_S * TICK_S
     clock = ManualClock(start * MICROS_PER_SECOND)
@@ -145,6 +192,7 @@ async def fill(path: str) -> None:
             if second % 60 == 0:
                 await simulation.run_until_idle()
         await simulation.run_until_idle()
+        await simulation.store.save_documents(list(make_results(start + HOUR_S)))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,15 @@ from typing import Literal
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.dashboard.conftest import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / "docs" / "tour"
 SIZE = {"width": 1440, "height": 900}
+# That of the mocks.
+LARGE = {"width": 1600, "height": 1120}
 PHONE = {"width": 390, "height": 844}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SETTLED_MS = 6_000
@@ -66,9 +68,9 @@ def list_shots(url: str) -> dict[str, tuple[str, dict[str, int]]]:
     dead = find_message(url, "state:dead queue:webhooks")
     waiting = find_message(url, "queue:refunds state:scheduled")
     return {
-        "overview": ("#/overview", SIZE),
-        "messages": (f"#/messages?filter=state:dead+queue:webhooks&id={dead}", SIZE),
-        "message": (f"#/message/{waiting}", SIZE),
+        "overview": ("#/overview", LARGE),
+        "messages": (f"#/messages?filter=state:dead+queue:webhooks&id={dead}", LARGE),
+        "message": (f"#/message/{waiting}", LARGE),
         "failures": ("#/failures?hours=1", SIZE),
         "queue": ("#/queues/webhooks", SIZE),
         "inbox": ("#/inbox", SIZE),
@@ -97,8 +99,21 @@ def take(browser: Browser, address: str, name: str, size: dict[str, int]) -> Non
     )
     page.goto(address)
     page.wait_for_timeout(SETTLED_MS)
+    if name.startswith("messages"):
+        select_and_complete(page)
     page.screenshot(path=PLACE / f"{name}.png")
     page.close()
+
+
+def select_and_complete(page: Page) -> None:
+    """Selects a few messages and begins a filter, to show the bulk bar and the completion."""
+    boxes = page.get_by_role("checkbox", name=re.compile("^Select message"))
+    boxes.nth(1).click()
+    boxes.nth(4).click(modifiers=["Shift"])
+    page.get_by_role("combobox").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" lab")
+    page.get_by_role("option").first.wait_for()
 
 
 if __name__ == "__main__":

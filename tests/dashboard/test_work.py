@@ -325,12 +325,26 @@ def test_two_tabs_share_one_stream(busy: Served, open_page: OpenPage) -> None:
     queue = busy.queue()
     page = open_page(busy)
     expect(page.get_by_role("button", name="Live")).to_be_visible()
+    # The first page has its stream by now.
+    streams: list[str] = []
+    page.context.on("request", lambda asked: note_stream(streams, asked.url))
     other = page.context.new_page()
     other.goto(page.url)
     expect(other.get_by_role("button", name="Live")).to_be_visible()
     busy.publish(queue)
     for each in (page, other):
         expect(each.get_by_role("row").filter(has_text=queue)).to_be_visible()
+    assert streams == []
+    # The other one takes over when the first one goes.
+    page.close()
+    busy.publish(late := busy.queue())
+    expect(other.get_by_role("row").filter(has_text=late)).to_be_visible()
+    assert len(streams) == 1
+
+
+def note_stream(streams: list[str], url: str) -> None:
+    if url.endswith("/v1/changes"):
+        streams.append(url)
 
 
 def test_a_restart_of_the_server_is_said_and_survived(folder: Path, open_page: OpenPage) -> None:

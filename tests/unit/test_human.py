@@ -138,6 +138,19 @@ def test_a_pattern_inserts_its_parameters_once_and_as_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "default"),
+    [("612.40", 612.4), (7, 7), ("-3", -3), (0.5, 0.5)],
+)
+def test_a_pattern_inserts_a_number_into_a_field_of_numbers(value: Any, default: float) -> None:
+    form = {"amount": {"type": "number", "default": "{{amount}}"}}
+    pattern = HumanPattern(name="refund", spec={"title": "Refund?", "input": form})
+    check_pattern(pattern)
+    assert expand(pattern, {"amount": value}).input["amount"].default == default
+    with pytest.raises(InvalidInput, match="amount"):
+        expand(pattern, {"amount": "much"})
+
+
+@pytest.mark.parametrize(
     ("parameters", "problem"),
     [
         ({"amount": 1}, "needs the parameter 'customer'"),

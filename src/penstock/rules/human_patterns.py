@@ -13,6 +13,7 @@ from penstock.rules.validation import check_name, check_text, clip
 
 MAX_PARAMETER_LENGTH = 16_384
 PARAMETER = re.compile(r"{{\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*}}")
+NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 BRACES = re.compile(r"{{.*?(?:}}|$)", re.DOTALL)
 # Markdown gives these characters a meaning, so values of parameters are escaped.
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~&])")
@@ -42,7 +43,8 @@ def check_pattern(pattern: HumanPattern) -> None:
                 f"pattern {pattern.name!r}: {clip(found[0])} is not a parameter; a parameter is a"
                 " name of letters, digits and _, such as {{customer}}"
             )
-    expand(pattern, {name: "text" for name in list_parameters(pattern)})
+    # Text and numbers fit it.
+    expand(pattern, {name: "1" for name in list_parameters(pattern)})
 
 
 def expand(pattern: HumanPattern, parameters: Mapping[str, Any]) -> HumanSpec:
@@ -83,11 +85,19 @@ def insert(text: str, values: Mapping[str, str]) -> str:
 
 def insert_defaults(form: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     return {
-        name: {**field, "default": insert(field["default"], values)}
+        name: {**field, "default": insert_default(field, values)}
         if isinstance(field, Mapping) and isinstance(field.get("default"), str)
         else field
         for name, field in form.items()
     }
+
+
+def insert_default(field: Mapping[str, Any], values: Mapping[str, str]) -> str | float:
+    """Returns a number for a field that takes one. Other text is refused with the spec."""
+    text = insert(field["default"], values)
+    if field.get("type") not in ("number", "integer") or not NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
 
 
 def escape_markdown(value: str) -> str:
