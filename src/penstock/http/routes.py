@@ -19,9 +19,10 @@ from penstock.http.handlers.human_links import human_links
 from penstock.http.handlers.inbox import human_webhooks, inbox
 from penstock.http.handlers.messages import messages
 from penstock.http.handlers.metrics import alerts, metrics
-from penstock.http.handlers.queues import queues, schedules, scopes
+from penstock.http.handlers.queues import queues, scopes
 from penstock.http.handlers.rules import rules
 from penstock.http.handlers.runs import runs
+from penstock.http.handlers.schedules import schedules
 from penstock.http.handlers.schemas import schemas
 from penstock.http.handlers.system import system
 from penstock.http.handlers.topology import topology

@@ -1,1 +1,0 @@
-import{$ as e,Ct as t,Q as n,St as r,Tt as i,U as a,ft as o,ht as s,s as c,tt as l,ut as u,y as d}from"./query.svelte-Cat9q_Db.js";var f=l(`<span><!> </span>`);function p(l,p){t(p,!0);var m=f(),h=o(m);c(h,{get name(){return p.state}});var g=s(h,1,!0);i(m),u(e=>{a(m,1,`state c-${p.state??``}`),n(g,e)},[()=>d(p.state)]),e(l,m),r()}export{p as t};

@@ -1,0 +1,1 @@
+import{Dt as e,Tt as t,W as n,_t as r,et as i,ft as a,mt as o,rt as s,s as c,tt as l,wt as u,y as d}from"./query.svelte-CHXesy8_.js";var f=s(`<span><!> </span>`);function p(s,p){t(p,!0);var m=f(),h=o(m);c(h,{get name(){return p.state}});var g=r(h,1,!0);e(m),a(e=>{n(m,1,`state c-${p.state??``}`),i(g,e)},[()=>d(p.state)]),l(s,m),u()}export{p as t};
