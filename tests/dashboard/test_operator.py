@@ -165,7 +165,7 @@ def test_an_operator_tests_a_rule_on_stored_messages(
     operator = start(open_page, busy, hand)
     page = operator.page
     operator.visit("Rules")
-    operator.use(page.get_by_role("button", name=name))
+    operator.use(page.get_by_role("button", name=name, exact=True))
     expect(page.get_by_role("status").filter(has_text="0 of 3 messages match")).to_be_visible()
     text = '{"queue": "%s", "when": "message.body.total > 500", "do": [{"set": {"priority": 5}}]}'
     operator.write(page.get_by_label("Rule (JSON)"), text % queue)

@@ -66,8 +66,9 @@ def test_it_has_every_verb_of_the_broker_that_needs_no_connection_of_ones_own() 
     assert verbs(Topology) - verbs(RemoteTopology) == set()
 
 
-# Called by workers while handlers run, and by apps in a caller's transaction.
+# Called by workers while handlers run, and by apps in a caller's transaction. Streams are async.
 INSIDE = {
+    "activity": {"follow"},
     "waits": verbs(WaitsInterface),
     "artifacts": {"spool", "attach_uploads"},
     "workflows": {"prepare", "start_on", "astart_on"},
