@@ -104,7 +104,7 @@ def test_the_theme_follows_the_system_until_one_is_chosen(
 ) -> None:
     page = open_page(server, theme="light")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="Theme").click()
     page.emulate_media(color_scheme="light")
     page.emulate_media(color_scheme="dark")

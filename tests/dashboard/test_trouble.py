@@ -66,7 +66,7 @@ def test_the_main_pages_work_on_postgresql_behind_a_path_and_with_keys(
 
 def test_a_page_without_a_network_says_so_and_recovers(busy: Served, open_page: OpenPage) -> None:
     page = open_page(busy, "#/workers", strict=False)
-    expect(page.get_by_text("No worker").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Workers")).to_be_visible()
     page.goto(re.sub("#.*", "#/queues", page.url))
     expect(page.get_by_label("Find a queue")).to_be_visible()
     page.context.set_offline(True)
