@@ -9,6 +9,7 @@ from penstock.agents.bulk_runner import BulkRunner
 from penstock.errors import InvalidState
 from penstock.model.message import Draft, Leased, SettleReject, State
 from penstock.model.waiting import CancelledTree, Hold, StepRecord, WaitPlan
+from penstock.model.workflow import NodeDraft
 from penstock.rules.waiting import list_children
 from penstock.worker.approvals import make_approval
 from penstock.worker.step_calls import make_after
@@ -112,9 +113,9 @@ async def cancel_in_bulk(stage: Stage, id: int) -> None:
     assert (await stage.broker.bulk.get(action.id)).counts.done == 1
 
 
-@pytest.mark.parametrize("how", ["alone", "tree", "bulk"])
+@pytest.mark.parametrize("how", ["alone", "tree", "bulk", "workflow"])
 async def test_human_steps_end_at_once_with_the_message_that_asked(stage: Stage, how: str) -> None:
-    await stage.publish()
+    flow = await stage.broker.workflows.start("ship", [NodeDraft(draft=Draft())])
     held = await stage.take()
     step = StepRecord(name="approve", key="1", kind="gather", position=1, done=False)
     draft = replace(make_approval({"title": "Ship it?"}, None, "", {}).draft, parent_id=held.id)
@@ -132,6 +133,8 @@ async def test_human_steps_end_at_once_with_the_message_that_asked(stage: Stage,
             await stage.admin.cancel_tree(held.id)
         case "bulk":
             await cancel_in_bulk(stage, held.id)
+        case "workflow":
+            await stage.broker.workflows.cancel(flow.id)
         case _:
             await stage.admin.cancel(held.id)
     record = await stage.record(human)

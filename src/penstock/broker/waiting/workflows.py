@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from penstock.broker.cancel import end_human_steps
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting.live_events import make_event_document, make_workflow_event
 from penstock.broker.waiting.workflow_build import CANCEL_BATCH, OPEN, WORKFLOW, abandon, split
@@ -107,15 +108,18 @@ class Workflows:
                 break
         else:
             raise Busy(f"workflow {id} is being changed by other requests; try again")
-        states = await self.read_states([node.id for node in flow.nodes])
+        ids = [node.id for node in flow.nodes]
+        states = dict(zip(ids, await self.read_states(ids), strict=True))
         left = [
-            node.id
-            for node, state in zip(flow.nodes, states, strict=True)
+            id
+            for id, state in states.items()
             if state is not None and not state.final and state is not State.DEAD
         ]
         # Children first: the end of a parent would cancel them for another reason.
         for part in split(left[::-1], CANCEL_BATCH):
             await self.store.cancel(part)
+            waiting = [id for id in part if states[id] is State.SCHEDULED]
+            await end_human_steps(self.store, self.directory, waiting)
         return len(left)
 
     async def save(self, flow: Workflow, version: int) -> bool:
