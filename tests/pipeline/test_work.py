@@ -139,7 +139,7 @@ def test_a_queue_is_read_as_a_stream_only(store: str) -> None:
 
 def test_rows_without_their_locks_are_not_completed(spark: SparkSession, store: str) -> None:
     work = complete_after(store, lambda rows, batch: None)
-    with pytest.raises(InvalidInput, match="need the columns id and fence"):
+    with pytest.raises(InvalidInput, match="complete_after needs the columns id and fence"):
         work(spark.range(1), 0)
 
 

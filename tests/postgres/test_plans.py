@@ -193,10 +193,11 @@ WALKS: dict[str, list[str]] = {
     "rerank_scheduled": [DELAYED],
     # Of waits.
     "awaited_results": ["result_pkey (id)"],
-    "edges_ended": ["dead_pkey (id)", ENDED],
+    "edges_ended": ["dead_pkey (id)", ENDED, BODY],
     "edges_ended_by": ["dead_pkey (id)", ENDED],
     "flag_awaited_dead": ["dead_pkey (id)", "dead_pkey (id)"],
     "flag_awaited_lease": [HELD, HELD],
+    "keep_nothing": [ENDED],
     "flag_awaited_ready": [BODY, TICKET, "ready by place"],
     "flag_awaited_scheduled": [DELAYED, "scheduled by place"],
     "flag_steps": [HELD, HELD],

@@ -197,7 +197,7 @@ async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
     """Each time that they come back, it leaves them to others for longer."""
     monkeypatch.setattr(prefetch, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
-    monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
+    monkeypatch.setattr("penstock.worker.fetcher.IDLE_PAUSE_S", 0.01)
     gate = Gate(app)
     claim_for_all(app, "long")
     ids = await gate.publish(2)
@@ -217,7 +217,7 @@ async def test_a_worker_that_comes_late_runs_what_the_first_could_not_begin(
     monkeypatch.setattr(prefetch, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr(prefetch, "PAUSE_GROWTH", 1e9)
-    monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
+    monkeypatch.setattr("penstock.worker.fetcher.IDLE_PAUSE_S", 0.01)
     async with open_gate(filed.url) as first, open_gate(filed.url) as second:
         claim_for_all(first.app, "long")
         ids = await first.publish(2)
