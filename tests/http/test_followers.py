@@ -11,8 +11,8 @@ from penstock import stores
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.local import Broker
-from penstock.http.events.audit_tail import AuditTail
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
+from penstock.http.events.audit_tail import AuditTail
 from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import Filter, Hub
 from penstock.model.documents import AuditEntry
