@@ -143,8 +143,8 @@ class Exchange:
 class World:
     def __init__(self, store: Store, secret: bytes, issuer: Issuer) -> None:
         self.store = store
-        believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys")
-        self.gate = Authenticator(store, believed)
+        trusted = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys")
+        self.gate = Authenticator(store, trusted)
         self.service = ServerState(
             store, secret, ServerLimits(), authenticator=self.gate, agents=False
         )

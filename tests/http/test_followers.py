@@ -11,8 +11,8 @@ from penstock import stores
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.anomalies import make_case, record_anomalies
 from penstock.broker.local import Broker
-from penstock.http.events.act_tail import ActTail
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
+from penstock.http.events.audit_tail import AuditTail
 from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import Filter, Hub
 from penstock.model.documents import AuditEntry
@@ -102,7 +102,7 @@ async def test_actions_that_ended_before_the_first_look_are_not_reported(watch: 
 
 
 async def test_acts_reach_listeners_that_ask_for_them_and_may_see_them(watch: Watch) -> None:
-    tail = ActTail(watch.broker.store, watch.hub)
+    tail = AuditTail(watch.broker.store, watch.hub)
     asked = frozenset({"act"})
     blind = watch.hub.listen(Filter("default", kinds=asked))
     watch.listener = watch.hub.listen(

@@ -1,4 +1,4 @@
-"""Tokens of an issuer: which are believed, and which are not. Beside each refusal, one that is."""
+"""Tokens of an issuer: which are trusted, and which are not. Beside each refusal, one that is."""
 
 import base64
 import hmac
@@ -67,7 +67,7 @@ def time() -> Time:
 
 @pytest.fixture
 def gate(issuer: Issuer, store: Store, time: Time) -> Authenticator:
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url,
         AUDIENCE,
         f"{issuer.url}/keys",
@@ -75,7 +75,7 @@ def gate(issuer: Issuer, store: Store, time: Time) -> Authenticator:
         introspect_client="penstock",
         introspect_secret="hush",
     )
-    made = Authenticator(store, believed, now=time, clock=time)
+    made = Authenticator(store, trusted, now=time, clock=time)
     assert made.signed is not None
     made.signed.keys.clock = time
     return made
@@ -373,10 +373,10 @@ async def test_types_of_a_wrong_shape_are_refused(
 
 
 async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Store) -> None:
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", require_event_types=True
     )  # fmt: skip
-    gate = Authenticator(store, believed)
+    gate = Authenticator(store, trusted)
     with pytest.raises(Unauthenticated, match="eventTypes"):
         await admit(gate, issuer.token())
     assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
@@ -384,11 +384,11 @@ async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Sto
 
 async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Store) -> None:
     """Neither for an API key, nor for a subject of another tenant or kind of token."""
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org",
         introspect_url=f"{issuer.url}/introspect",
     )  # fmt: skip
-    gate = Authenticator(store, believed)
+    gate = Authenticator(store, trusted)
     issuer.opaque["opaque-3"] = {"active": True, "sub": "w1", "org": "acme"}
     key, token = await Credentials(store).create_key(Key(id="", name="k", roles=("worker",)))
     callers = [
@@ -415,8 +415,8 @@ async def test_scopes_of_others_give_nothing(gate: Authenticator, issuer: Issuer
 
 
 async def test_the_tenant_is_the_claims_alone(issuer: Issuer, store: Store) -> None:
-    believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org")
-    gate = Authenticator(store, believed)
+    trusted = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org")
+    gate = Authenticator(store, trusted)
     assert (await admit(gate, issuer.token(org="acme"))).tenant == "acme"
     for wrong in (None, "", "a/b", 7, ["acme"]):
         with pytest.raises(Unauthenticated):
@@ -454,7 +454,7 @@ async def test_an_opaque_token_that_does_not_hold(
 
 
 @pytest.mark.parametrize(
-    ("believed", "text"),
+    ("trusted", "text"),
     [
         (TrustedIssuers(jwks_url="https://a.example/keys"), "jwt_issuer"),
         (TrustedIssuers("i", "a", "http://a.example/keys"), "https"),
@@ -464,9 +464,9 @@ async def test_an_opaque_token_that_does_not_hold(
         (TrustedIssuers("i", "a", "https://a.example/keys", ("none",)), "none"),
     ],
 )
-def test_what_an_operator_says_is_checked(believed: TrustedIssuers, text: str) -> None:
+def test_what_an_operator_says_is_checked(trusted: TrustedIssuers, text: str) -> None:
     with pytest.raises(Exception, match=text):
-        check(believed)
+        check(trusted)
     check(TrustedIssuers("i", "a", "https://a.example/keys"))
 
 
@@ -515,10 +515,10 @@ def assert_secrets_unsaid(server: Served, caller: Served) -> None:
 
 
 async def test_scopes_of_codeq_allow_single_verbs(issuer: Issuer, store: Store) -> None:
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", token_scopes=parse_token_scopes("codeq")
     )
-    gate = Authenticator(store, believed)
+    gate = Authenticator(store, trusted)
     caller = await admit(gate, issuer.token(scope="codeq:claim codeq:result"))
     assert caller.access.rights == {Right.CONSUME}
     for path in ("/v1/claim", "/v1/complete", "/v1/complete/batch", "/v1/fail", "/v1/artifacts/x"):
@@ -541,10 +541,10 @@ def test_scopes_are_named_with_rights_and_verbs() -> None:
 
 
 async def test_an_issuer_may_be_held_to_further_claims(issuer: Issuer, store: Store) -> None:
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", require_claims=("iat", "eventTypes")
     )
-    gate = Authenticator(store, believed)
+    gate = Authenticator(store, trusted)
     for token in (issuer.token(iat=None, eventTypes=["A"]), issuer.token()):
         with pytest.raises(Unauthenticated, match="missing"):
             await admit(gate, token)
@@ -554,12 +554,12 @@ async def test_an_issuer_may_be_held_to_further_claims(issuer: Issuer, store: St
 async def test_accounts_are_looked_up_with_an_identity_service(
     issuer: Issuer, store: Store
 ) -> None:
-    believed = TrustedIssuers(
+    trusted = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="tenantId",
         introspect_url=f"{issuer.url}/v1/accounts/lookup", introspect_secret="k&1",
         introspect_kind="lookup",
     )  # fmt: skip
-    gate = Authenticator(store, believed)
+    gate = Authenticator(store, trusted)
     id_token = jwt.encode({"sub": "ada"}, "s" * 32, "HS256")
     user = {"localId": "u1", "email": "ada@example.org", "tenantId": "acme"}
     issuer.accounts = {id_token: [user], "admin": [{**user, "role": "ADMIN"}], "none": [],

@@ -31,7 +31,7 @@ WORKER = (
     Mutation("prefetch_unbounded", "worker/fetcher.py", "limit",
              "free + options.prefetch", "wanted",
              f"{PREFETCH}::test_prefetch_bounds_what_is_held_beyond_the_slots"),
-    Mutation("same_pause_each_time", "worker/prefetch.py", "give_back",
+    Mutation("same_pause_each_time", "worker/prefetch.py", "note_released",
              "longer if again else FIRST_PAUSE_S", "FIRST_PAUSE_S",
              f"{PREFETCH}::test_a_worker_alone_does_not_give_back_the_same_messages_in_circles"),
     Mutation("slots_of_others_hoard", "worker/fetcher.py", "free",

@@ -1,4 +1,4 @@
-"""Raises the priority of messages that wait long, so that none starves."""
+"""Raises the priority of messages that have waited long, so that none starves."""
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.queue import Queue, QueueState

@@ -1,4 +1,4 @@
-"""Reminds people of open human steps, escalates them, and ends them when their time is over."""
+"""Reminds people of open human steps, escalates them, and ends those that time out."""
 
 from heapq import heappop, heappush
 

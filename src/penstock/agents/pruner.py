@@ -1,4 +1,4 @@
-"""Deletes finished messages when their retention is over."""
+"""Deletes finished messages whose retention has passed."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -38,14 +38,14 @@ class ClaimKey(Struct, frozen=True):
 class Waiter:
     """One waiting claim. `future` holds its result."""
 
-    __slots__ = ("consumer", "future", "limit", "line", "number", "patient", "timer")
+    __slots__ = ("consumer", "future", "limit", "number", "polls", "queue", "timer")
 
-    def __init__(self, line: "WaitQueue", consumer: str, limit: int, patient: bool) -> None:
-        self.line = line
-        self.number = line.joined
+    def __init__(self, queue: "WaitQueue", consumer: str, limit: int, polls: bool) -> None:
+        self.queue = queue
+        self.number = queue.joined
         self.consumer = consumer
         self.limit = limit
-        self.patient = patient
+        self.polls = polls
         self.future: asyncio.Future[ClaimResult] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -60,10 +60,10 @@ class Waiter:
             self.future.set_exception(error)
 
     def give_up(self) -> None:
-        self.answer(self.line.nothing)
+        self.answer(self.queue.nothing)
 
     def leave(self) -> None:
-        self.line.get_waiters(self.patient).pop(self.number, None)
+        self.queue.get_waiters(self.polls).pop(self.number, None)
         if self.timer is not None:
             self.timer.cancel()
 
@@ -71,14 +71,14 @@ class Waiter:
 class WaitQueue:
     """The claims with one key. Runs one claim of the store at a time, for the first waiters."""
 
-    def __init__(self, wish: ClaimKey, broker: Broker) -> None:
-        self.wish = wish
+    def __init__(self, key: ClaimKey, broker: Broker) -> None:
+        self.key = key
         self.broker = broker
         self.joined = 0
         # The store was asked for every waiter up to this number.
-        self.looked = 0
-        self.patients: OrderedDict[int, Waiter] = OrderedDict()
-        self.others: OrderedDict[int, Waiter] = OrderedDict()
+        self.asked = 0
+        self.long_polls: OrderedDict[int, Waiter] = OrderedDict()
+        self.immediate: OrderedDict[int, Waiter] = OrderedDict()
         self.nothing = ClaimResult([], {})
         self.serving: asyncio.Task[None] | None = None
         self.woken: asyncio.Future[None] | None = None
@@ -87,17 +87,17 @@ class WaitQueue:
     def open(self) -> bool:
         return self.serving is not None and not self.serving.done()
 
-    def get_waiters(self, patient: bool) -> OrderedDict[int, Waiter]:
-        return self.patients if patient else self.others
+    def get_waiters(self, polls: bool) -> OrderedDict[int, Waiter]:
+        return self.long_polls if polls else self.immediate
 
     def join(self, consumer: str, limit: int, wait: float) -> Waiter:
         self.joined += 1
         waiter = Waiter(self, consumer, limit, wait > 0)
-        self.get_waiters(waiter.patient)[waiter.number] = waiter
-        if waiter.patient:
+        self.get_waiters(waiter.polls)[waiter.number] = waiter
+        if waiter.polls:
             waiter.timer = asyncio.get_running_loop().call_later(wait, waiter.give_up)
         else:
-            # A patient waiter need not wake the loop: the earlier ones found nothing.
+            # A long poll need not wake the loop: the earlier ones found nothing.
             self.wake()
         if not self.open:
             self.serving = asyncio.ensure_future(self.serve())
@@ -113,20 +113,20 @@ class WaitQueue:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        for waiter in [*self.patients.values(), *self.others.values()]:
+        for waiter in [*self.long_polls.values(), *self.immediate.values()]:
             waiter.fail(error)
 
     async def serve(self) -> None:
         """Serves until no waiter is left."""
-        while self.patients or self.others:
+        while self.long_polls or self.immediate:
             since = self.broker.wakes
             try:
-                if not await self.look() and self.looked == self.joined and self.patients:
+                if not await self.claim_once() and self.asked == self.joined and self.long_polls:
                     await self.pause(since)
             except PenstockError as error:
                 self.fail(error)
 
-    async def look(self) -> bool:
+    async def claim_once(self) -> bool:
         """Claims once for the first waiters. True if there may be more messages."""
         group, joined = self.take_first_group(), self.joined
         wanted = sum(waiter.limit for waiter in group)
@@ -136,8 +136,8 @@ class WaitQueue:
             await give_back(self.broker, left)
         if len(taken.messages) == wanted:
             return True
-        self.looked = joined
-        for waiter in [each for each in self.others.values() if each.number <= joined]:
+        self.asked = joined
+        for waiter in [each for each in self.immediate.values() if each.number <= joined]:
             waiter.answer(self.nothing)
         return False
 
@@ -145,8 +145,8 @@ class WaitQueue:
         """Returns the waiters at the front that claim as the same consumer."""
         group: list[Waiter] = []
         wanted = 0
-        for line in (self.patients, self.others):
-            for waiter in line.values():
+        for waiters in (self.long_polls, self.immediate):
+            for waiter in waiters.values():
                 wanted += waiter.limit
                 if group and (waiter.consumer != group[0].consumer or wanted > MAX_CLAIM_BATCH):
                     return group
@@ -154,16 +154,16 @@ class WaitQueue:
         return group
 
     async def claim(self, consumer: str, limit: int) -> ClaimResult:
-        wish = self.wish
+        key = self.key
         return await self.broker.claim(
-            *wish.wants,
+            *key.wants,
             consumer=consumer,
             limit=limit,
-            lease=wish.lease,
-            begins=wish.begins,
-            merge=wish.merge,
-            scope=wish.scope,
-            dead_of=wish.dead_of,
+            lease=key.lease,
+            begins=key.begins,
+            merge=key.merge,
+            scope=key.scope,
+            dead_of=key.dead_of,
         )
 
     async def pause(self, since: int) -> None:
@@ -181,8 +181,8 @@ class WaitQueue:
             ready.result()
 
     async def wait_ready(self, since: int) -> None:
-        wish = self.wish
-        queues = [await self.broker.get_queue(name, scope=wish.scope) for name, _ in wish.wants]
+        key = self.key
+        queues = [await self.broker.get_queue(name, scope=key.scope) for name, _ in key.wants]
         serving = [queue.id for queue in queues if queue.serves]
         await self.broker.wait_ready(serving, POLL_INTERVAL_S, since)
 
@@ -206,41 +206,41 @@ class LongPoller:
     """All wait queues of a server."""
 
     def __init__(self) -> None:
-        self.lines: dict[ClaimKey, WaitQueue] = {}
+        self.queues: dict[ClaimKey, WaitQueue] = {}
         self.closed = False
 
     @property
     def waiting(self) -> int:
-        return sum(len(line.patients) for line in self.lines.values())
+        return sum(len(queue.long_polls) for queue in self.queues.values())
 
-    def join(
-        self, broker: Broker, wish: ClaimKey, consumer: str, limit: int, wait: float
-    ) -> Waiter:
+    def join(self, broker: Broker, key: ClaimKey, consumer: str, limit: int, wait: float) -> Waiter:
         wait = 0.0 if self.closed else min(wait, MAX_WAIT_S)
-        line = self.lines.get(wish)
-        if line is None:
+        queue = self.queues.get(key)
+        if queue is None:
             self.forget()
-            line = self.lines[wish] = WaitQueue(wish, broker)
-        return line.join(consumer, limit, wait)
+            queue = self.queues[key] = WaitQueue(key, broker)
+        return queue.join(consumer, limit, wait)
 
     def forget(self) -> None:
         """Drops wait queues without waiters."""
-        self.lines = {wish: line for wish, line in self.lines.items() if line.open}
+        self.queues = {key: queue for key, queue in self.queues.items() if queue.open}
 
     def wake(self) -> None:
         """Wakes all wait queues after a queue changed, since it may deliver now."""
-        for line in self.lines.values():
-            line.wake()
+        for queue in self.queues.values():
+            queue.wake()
 
     def close(self) -> None:
         """Answers all waiters now. Later claims do not wait."""
         self.closed = True
-        for line in self.lines.values():
-            for waiter in list(line.patients.values()):
+        for queue in self.queues.values():
+            for waiter in list(queue.long_polls.values()):
                 waiter.give_up()
-            line.wake()
+            queue.wake()
 
     async def wait_until_drained(self) -> None:
         """Waits until messages being claimed are delivered or released."""
-        if serving := [line.serving for line in self.lines.values() if line.serving is not None]:
+        if serving := [
+            queue.serving for queue in self.queues.values() if queue.serving is not None
+        ]:
             await asyncio.wait(serving)

@@ -35,8 +35,8 @@ from penstock.http.cors import CorsPolicy
 from penstock.http.dashboard.answers import CauseCache, EncodedAnswers
 from penstock.http.dashboard.last_hour import LastHour
 from penstock.http.dashboard.live_figures import LiveFigures
-from penstock.http.events.act_tail import ActTail
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
+from penstock.http.events.audit_tail import AuditTail
 from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import EncodedEvent, Event, EventKeepalive, Hub
 from penstock.http.events.lease_watcher import LeaseWatcher
@@ -201,7 +201,7 @@ class ServerState:
             self.wait_follower,
             self.denial_log,
             AnomalyWatcher(self.store, self.directory, self.hub),
-            ActTail(self.store, self.hub),
+            AuditTail(self.store, self.hub),
             self.figures,
             QueueStatsSampler(self.counts, self.queue_rates, self.observe_run),
             EventKeepalive(self.hub),

@@ -1,1 +1,4 @@
-"""Pure functions that decide: no I/O, no clock."""
+"""Pure functions that make decisions, without I/O or a clock.
+
+Rules that route messages are in `broker/routing`.
+"""

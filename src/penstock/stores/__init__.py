@@ -1,4 +1,4 @@
-"""Opens, migrates and checks for the store a URL names."""
+"""Opens, migrates and checks the store that a URL names."""
 
 from importlib import import_module
 from types import ModuleType

@@ -84,7 +84,7 @@ class GrowingDelay:
         self.seconds = FIRST_PAUSE_S
         self.returned: frozenset[int] = frozenset()
 
-    def give_back(self, contexts: Iterable[Context]) -> None:
+    def note_released(self, contexts: Iterable[Context]) -> None:
         ids = frozenset(context.id for context in contexts)
         again = not ids.isdisjoint(self.returned)
         longer = min(MAX_PAUSE_S, self.seconds * PAUSE_GROWTH)
@@ -113,7 +113,7 @@ class SlotWatch:
             return []
         overdue = self.lane.take_back()
         self.mark = self.lane.load.accepted
-        self.pause.give_back(overdue)
+        self.pause.note_released(overdue)
         return overdue
 
 
@@ -157,5 +157,5 @@ class UnstartedReleaser:
     def take_suspects(self, lanes: Sequence[Executor], now: float) -> list[Context]:
         overdue = self.suspects.take_overdue(lanes, now - self.pause.seconds)
         if overdue:
-            self.pause.give_back(overdue)
+            self.pause.note_released(overdue)
         return overdue

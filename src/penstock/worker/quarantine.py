@@ -33,7 +33,7 @@ class Quarantine:
     """Runs suspects one at a time, those with the fewest deliveries first.
 
     So a message that kills every worker runs after the neighbors that died with it. Ordinary
-    retries run at once. The store records the begin of each run first.
+    retries run at once. The store records the start of each run first.
     """
 
     def __init__(self, broker: BrokerInterface, on_lost: Callable[[Context], None]) -> None:
@@ -75,7 +75,7 @@ class Quarantine:
         return [*(each.place for each in self.queue), *self.retries, *self.beginning]
 
     def take_back(self) -> list[Context]:
-        """Takes all that have not started, including those whose begin is being recorded."""
+        """Takes all that have not started, including those whose start is being recorded."""
         back = [get_context(place) for place in self.places]
         self.queue.clear()
         self.retries.clear()

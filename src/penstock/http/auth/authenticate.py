@@ -95,7 +95,7 @@ class Authenticator:
     def __init__(
         self,
         store: Store,
-        believed: TrustedIssuers,
+        trusted: TrustedIssuers,
         *,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
@@ -104,11 +104,11 @@ class Authenticator:
         self.credentials = Credentials(store)
         self._tickets: IdentitySigner | None = None
         self._sessions: IdentitySigner | None = None
-        self.believed = believed
+        self.trusted = trusted
         self.now = now
         self.clock = clock
-        self.signed = JwtVerifier(believed, now) if believed.jwks_url else None
-        self.asked = make_introspection(believed, now) if believed.introspect_url else None
+        self.signed = JwtVerifier(trusted, now) if trusted.jwks_url else None
+        self.asked = make_introspection(trusted, now) if trusted.introspect_url else None
         self.known: OrderedDict[bytes, CachedIdentity] = OrderedDict()
         self.tenants: set[str] = set()
         self.tries = RateLimiter(clock)
@@ -123,7 +123,7 @@ class Authenticator:
         elif token.startswith(SESSION_PREFIX) and scope["method"] not in SAFE_METHODS:
             check_csrf_token(make_csrf_token(await self.sessions(), token), scope)
         caller = await self.recognise(scope)
-        rate = caller.rate or self.believed.rate
+        rate = caller.rate or self.trusted.rate
         if rate and not self.rate_limiter.take(caller.holder, rate, max(1.0, 2 * rate)):
             raise RateLimited(f"rate limit of {rate:g} requests per second exceeded")
         return caller

@@ -77,21 +77,21 @@ class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def make_identity(
     claims: Mapping[str, Any],
-    believed: TrustedIssuers,
+    trusted: TrustedIssuers,
     until: float,
     *,
     kind: Literal["jwt", "opaque"],
 ) -> Identity:
     """Maps token claims to an identity. The subject is prefixed with the kind of token, so an
     issuer cannot impersonate an API key or a CLI user."""
-    grants, verbs = read_scopes(claims, believed.token_scopes)
+    grants, verbs = read_scopes(claims, trusted.token_scopes)
     return Identity(
         subject=f"{kind}:{read_subject(claims)}",
-        tenant=read_tenant(claims, believed.tenant_claim),
+        tenant=read_tenant(claims, trusted.tenant_claim),
         grants=grants,
         verbs=verbs,
         groups=tuple(split_words(claims.get("roles", claims.get("groups"))))[:MAX_GROUPS],
-        types=read_types(claims, required=believed.require_event_types),
+        types=read_types(claims, required=trusted.require_event_types),
         until=until,
         token_until=read_expiry(claims),
     )

@@ -16,20 +16,20 @@ CACHE_TTL_S = 60.0
 
 
 class Introspection:
-    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
-        self.believed = believed
+    def __init__(self, trusted: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
+        self.trusted = trusted
         self.now = now
 
     async def identify(self, token: str) -> Identity:
-        believed = self.believed
-        assert believed.introspect_url is not None
-        who = b64encode(f"{believed.introspect_client}:{believed.introspect_secret}".encode())
+        trusted = self.trusted
+        assert trusted.introspect_url is not None
+        who = b64encode(f"{trusted.introspect_client}:{trusted.introspect_secret}".encode())
         basic = {"Authorization": f"Basic {who.decode()}"}
         answer = await fetch(
             "POST",
-            believed.introspect_url,
+            trusted.introspect_url,
             data={"token": token, "token_type_hint": "access_token"},
-            headers=basic if believed.introspect_client else None,
+            headers=basic if trusted.introspect_client else None,
         )
         if not isinstance(answer, dict):
             raise IdentityUnavailable("token introspection did not return a JSON object")
@@ -43,7 +43,7 @@ class Introspection:
             "sub": answer.get("sub") or answer.get("client_id") or answer.get("username"),
         }
         until = min(float(expires), self.now() + CACHE_TTL_S)
-        return make_identity(claims, believed, until, kind="opaque")
+        return make_identity(claims, trusted, until, kind="opaque")
 
 
 class AccountLookup:
@@ -52,18 +52,18 @@ class AccountLookup:
     Users may publish and read. A user whose `role` is ADMIN may do everything.
     """
 
-    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
-        self.believed = believed
+    def __init__(self, trusted: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
+        self.trusted = trusted
         self.now = now
 
     async def identify(self, token: str) -> Identity:
-        believed = self.believed
-        assert believed.introspect_url is not None
+        trusted = self.trusted
+        assert trusted.introspect_url is not None
         answer = await fetch(
             "POST",
-            believed.introspect_url,
+            trusted.introspect_url,
             refusals=(400, 401, 403, 404),
-            params={"key": believed.introspect_secret} if believed.introspect_secret else None,
+            params={"key": trusted.introspect_secret} if trusted.introspect_secret else None,
             json={"idToken": token},
         )
         users = answer.get("users") if isinstance(answer, dict) else None
@@ -73,14 +73,14 @@ class AccountLookup:
             raise Unauthenticated("token belongs to no active account")
         admin = users[0].get("role") == "ADMIN"
         claims = {**users[0], "sub": users[0].get("localId") or users[0].get("email")}
-        identity = make_identity(claims, believed, self.now() + CACHE_TTL_S, kind="opaque")
+        identity = make_identity(claims, trusted, self.now() + CACHE_TTL_S, kind="opaque")
         return replace(
             identity, grants=("*",) if admin else ("publish", "read"), types=(EVERY,), verbs=None
         )
 
 
 def make_introspection(
-    believed: TrustedIssuers, now: Callable[[], float]
+    trusted: TrustedIssuers, now: Callable[[], float]
 ) -> Introspection | AccountLookup:
-    kind = AccountLookup if believed.introspect_kind == "lookup" else Introspection
-    return kind(believed, now)
+    kind = AccountLookup if trusted.introspect_kind == "lookup" else Introspection
+    return kind(trusted, now)

@@ -20,10 +20,10 @@ MAX_TIMESTAMP = 2**53
 
 
 class JwtVerifier:
-    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
-        self.believed = believed
+    def __init__(self, trusted: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
+        self.trusted = trusted
         self.now = now
-        self.keys = JsonWebKeySet(believed.jwks_url or "")
+        self.keys = JsonWebKeySet(trusted.jwks_url or "")
 
     async def identify(self, token: str) -> Identity:
         header = self.read_header(token)
@@ -32,7 +32,7 @@ class JwtVerifier:
         except jwt.InvalidSignatureError:
             raise Unauthenticated("invalid token signature") from None
         until = min(float(claims["exp"]) + LEEWAY_S, self.now() + CACHE_TTL_S)
-        return make_identity(claims, self.believed, until, kind="jwt")
+        return make_identity(claims, self.trusted, until, kind="jwt")
 
     async def verify(self, token: str, kid: str | None, algorithm: str) -> dict[str, Any]:
         seen = self.keys.begun
@@ -53,7 +53,7 @@ class JwtVerifier:
     def is_signed_by_issuer(self, token: str) -> bool:
         """True if the signature algorithm is one of the issuer's."""
         try:
-            return jwt.get_unverified_header(token).get("alg") in self.believed.algorithms
+            return jwt.get_unverified_header(token).get("alg") in self.trusted.algorithms
         except (jwt.PyJWTError, ValueError, RecursionError):
             return False
 
@@ -62,7 +62,7 @@ class JwtVerifier:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise Unauthenticated("malformed token") from None
-        if header.get("alg") not in self.believed.algorithms:
+        if header.get("alg") not in self.trusted.algorithms:
             raise Unauthenticated("token's signature algorithm is not allowed")
         kid = header.get("kid")
         if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= MAX_KID_LENGTH):
@@ -75,10 +75,10 @@ class JwtVerifier:
                 token,
                 key,
                 algorithms=[algorithm],
-                audience=self.believed.audience,
-                issuer=self.believed.issuer,
+                audience=self.trusted.audience,
+                issuer=self.trusted.issuer,
                 leeway=LEEWAY_S,
-                options={"require": [*REQUIRED, *self.believed.require_claims]},
+                options={"require": [*REQUIRED, *self.trusted.require_claims]},
             )
         except jwt.InvalidSignatureError:
             raise
@@ -99,16 +99,16 @@ def is_moment(value: object) -> bool:
     )
 
 
-def check(believed: TrustedIssuers) -> None:
+def check(trusted: TrustedIssuers) -> None:
     """Checks that the issuer settings are complete and safe."""
-    said = (believed.issuer, believed.audience, believed.jwks_url)
-    if any(said) and not all(said):
+    given = (trusted.issuer, trusted.audience, trusted.jwks_url)
+    if any(given) and not all(given):
         raise InvalidInput("JWT authentication requires jwt_issuer, jwt_audience and jwks_url")
-    if believed.jwks_url:
-        check_url("jwks_url", believed.jwks_url)
-    if believed.introspect_url:
-        check_url("introspect_url", believed.introspect_url)
-    if foreign := [name for name in believed.algorithms if name not in ALGORITHMS]:
+    if trusted.jwks_url:
+        check_url("jwks_url", trusted.jwks_url)
+    if trusted.introspect_url:
+        check_url("introspect_url", trusted.introspect_url)
+    if foreign := [name for name in trusted.algorithms if name not in ALGORITHMS]:
         raise InvalidInput(
             f"jwt_algorithms: {', '.join(foreign)[:100]} is not one of {', '.join(ALGORITHMS)}"
         )

@@ -36,9 +36,9 @@ async def claim_waiting(call: RequestContext, sent: ClaimRequest) -> Deliveries:
 
 
 async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliveries:
-    wish, began = await make_claim_key(call, sent), time.monotonic()
+    key, began = await make_claim_key(call, sent), time.monotonic()
     waiter = call.service.long_poller.join(
-        call.broker, wish, sent.consumer or call.caller.subject, sent.limit, sent.wait
+        call.broker, key, sent.consumer or call.caller.subject, sent.limit, sent.wait
     )
     call.responder.watch(waiter.give_up)
     try:
@@ -50,7 +50,7 @@ async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliver
         await give_back(call.broker, taken.messages)
         return Deliveries([], taken.queues)
     if taken.messages and time.monotonic() - began > RIGHTS_HOLD_S:
-        await check_again(call, sent, wish, taken)
+        await check_again(call, sent, key, taken)
     record_claim(call, taken, waiter)
     return Deliveries([make_delivery(call, each) for each in taken.messages], taken.queues)
 
@@ -64,12 +64,12 @@ async def ask_seen(call: RequestContext, sent: SeenRequest) -> SeenAnswer:
 
 
 async def check_again(
-    call: RequestContext, sent: ClaimRequest, wish: ClaimKey, taken: ClaimResult
+    call: RequestContext, sent: ClaimRequest, key: ClaimKey, taken: ClaimResult
 ) -> None:
     """Releases the messages if the caller lost rights while the claim waited."""
     try:
         call.caller = await call.service.authenticator.recognise(call.asgi_scope)
-        if lost_rights(wish, await make_claim_key(call, sent), taken):
+        if lost_rights(key, await make_claim_key(call, sent), taken):
             raise Forbidden("permissions changed while the claim waited; claim again")
     except PenstockError:
         await give_back(call.broker, taken.messages)

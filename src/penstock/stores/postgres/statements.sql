@@ -349,7 +349,8 @@ SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
 -- name: complete_with_results
--- Results come with the deleted rows: a join with the array would compare each with all.
+-- Results come with the deleted rows: a join with the array would compare each with all. The
+-- settings of a queue are parsed once, not for each row.
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[], :results::bytea[])
@@ -357,12 +358,14 @@ WITH ended AS (
     WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & {ENDING} = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at,
               asked.result),
+queues AS MATERIALIZED (
+    SELECT id, (1000000 * (settings ->> 'keep_results')::float8)::bigint AS keep
+    FROM penstock.queue WHERE id = ANY (ARRAY(
+        SELECT DISTINCT queue_id FROM ended WHERE result IS NOT NULL))),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
-    SELECT ended.id,
-           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
-           ended.result
-    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
+    SELECT ended.id, penstock.moment() + q.keep, ended.result
+    FROM ended JOIN queues AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -392,12 +395,14 @@ settled AS (
 nudged AS (
     INSERT INTO penstock.nudge (held_id, awaited_id)
     SELECT DISTINCT held_id, 0 FROM settled),
+queues AS MATERIALIZED (
+    SELECT id, (1000000 * (settings ->> 'keep_results')::float8)::bigint AS keep
+    FROM penstock.queue WHERE id = ANY (ARRAY(
+        SELECT DISTINCT queue_id FROM ended WHERE result IS NOT NULL))),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
-    SELECT ended.id,
-           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
-           ended.result
-    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
+    SELECT ended.id, penstock.moment() + q.keep, ended.result
+    FROM ended JOIN queues AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body),
 told AS (
     INSERT INTO penstock.history
@@ -459,12 +464,14 @@ forgotten AS (
     DELETE FROM penstock.dedup
     WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE flags & {UNIQUE} <> 0))
       AND expires_at = 9007199254740991 AND left(key, 7) = 'unique:'),
+queues AS MATERIALIZED (
+    SELECT id, (1000000 * (settings ->> 'keep_results')::float8)::bigint AS keep
+    FROM penstock.queue WHERE id = ANY (ARRAY(
+        SELECT DISTINCT queue_id FROM ended WHERE result IS NOT NULL))),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
-    SELECT ended.id,
-           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
-           ended.result
-    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
+    SELECT ended.id, penstock.moment() + q.keep, ended.result
+    FROM ended JOIN queues AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body),
 nudged AS (
     INSERT INTO penstock.nudge (held_id, awaited_id)

@@ -9,10 +9,10 @@ from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
 
-class ActTail:
+class AuditTail:
     """Reads the audit log while a listener asks for the kind `act`."""
 
-    name = "act_follower"
+    name = "audit_tail"
     every = 1.0
 
     def __init__(self, store: Store, hub: Hub) -> None:
