@@ -37,7 +37,7 @@ MAX_BATCH = 250
 # A batch holds a lock that all writers share. It works under the lock for about as long as its
 # commit takes, within these bounds: a shorter batch would only commit more often.
 MIN_HELD_S, MAX_HELD_S = 0.002, 0.01
-# After a batch, the store is left to others for as long as the batch took.
+# After a batch, others may write for as long as it held them up.
 MAX_REST_S = 0.02
 MAX_FAILURES = 100
 MAX_BUSY = 1_000

@@ -75,7 +75,7 @@ class BulkSteps:
         self.store = store
         self.directory = directory
         self.reader = BulkReader(store, directory)
-        # The store is left to others until then, for as long as the last batch took.
+        # Others may write until then, for as long as the last batch held them up.
         self.free_at = 0.0
 
     async def load(self, name: str) -> StoredAction | None:
@@ -163,13 +163,11 @@ class BulkSteps:
         guard = make_document(action, version)
         if (rest := self.free_at - monotonic()) > 0:
             await asyncio.sleep(rest)
-        began = monotonic()
         changed = await self.store.advance(Change(guards=(guard,), items=items, outcome=outcome))
         if changed is None:
             return None
         self.reader.batch = fit_batch(len(items), changed.held, changed.commit)
-        now = monotonic()
-        self.free_at = now + min(now - began, MAX_REST_S)
+        self.free_at = monotonic() + min(changed.held + changed.commit, MAX_REST_S)
         return changed.items
 
     async def end_human_steps(
