@@ -85,5 +85,5 @@ async def test_an_empty_line_is_forgotten() -> None:
         await parking.wait_until_drained()
         other = ClaimKey("default", "default", (("default", ("t",)),), None, False, None)
         await parking.join(broker, other, "me", 1, 0.0).future
-        assert list(parking.lines) == [other]
+        assert list(parking.queues) == [other]
         await parking.wait_until_drained()
