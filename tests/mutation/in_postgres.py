@@ -133,6 +133,9 @@ SETTLEMENTS = (
 )  # fmt: skip
 
 UPKEEP = (
+    Mutation("new_schema_waits_for_others", "stores/postgres/schema.py", "apply",
+             "migration.online and not fresh", "migration.online",
+             "tests/postgres/test_migrations.py::test_a_new_schema_waits_for_no_older_transaction"),
     sql("promote_early", "promote_many", "due_at <= penstock.moment() AND ", "", "schedule"),
     sql("promote_before_its_turn", "promote_many", "flags & {KEYED} = 0", "true", "keys"),
     sql("expire_early", "expire_ready", "expires_at <= penstock.moment() AND ", "", "expiry"),

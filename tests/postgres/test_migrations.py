@@ -62,6 +62,18 @@ async def test_a_new_database_gets_a_schema_of_its_own_and_nothing_else(bare: st
     ) == [("penstock",)]
 
 
+async def test_a_new_schema_waits_for_no_older_transaction(bare: str) -> None:
+    async with connect(bare) as other:
+        transaction = other.transaction(isolation="repeatable_read")
+        await transaction.start()
+        await other.fetchval("SELECT count(*) FROM pg_class")
+        with anyio.fail_after(60):
+            async with await open_store(bare) as store:
+                assert await publish(store) == [1]
+        await transaction.rollback()
+    await assert_sound(bare)
+
+
 @pytest.mark.parametrize("count", [2, 6])
 async def test_processes_that_open_a_new_database_at_once_share_one_schema(
     bare: str, count: int

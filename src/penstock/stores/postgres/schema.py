@@ -86,11 +86,12 @@ async def migrate(address: PostgresDsn, known: list[Migration] = MIGRATIONS) -> 
     connection = await connect_to_migrate(address)
     try:
         async with migration_turn(address):
-            if not await read_applied(connection):
+            fresh = not await read_applied(connection)
+            if fresh:
                 await connection.execute(FOUND)
             to_do = await find_missing(connection, known)
             for migration in to_do:
-                await apply(connection, migration)
+                await apply(connection, migration, fresh=fresh)
             return to_do
     finally:
         connection.terminate()
@@ -122,21 +123,28 @@ async def take_turn(connection: asyncpg.Connection) -> bool:
     return False
 
 
-async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
-    if migration.online:
-        await drop_unfinished(connection)
-        # Outside a transaction; each statement is idempotent.
-        for statement in migration.text.split(";\n"):
-            if statement.strip():
-                await connection.execute(statement)
-        await record(connection, migration)
+async def apply(connection: asyncpg.Connection, migration: Migration, *, fresh: bool) -> None:
+    if migration.online and not fresh:
+        await apply_online(connection, migration)
         return
+    # An index of an empty table takes no time. Built concurrently, it would wait for every older
+    # transaction of the database, also of other programs.
+    text = migration.text.replace(" CONCURRENTLY", "")
     async with connection.transaction():
         await connection.execute(BRIEFLY)
-        await connection.execute(migration.text)
+        await connection.execute(text)
         await record(connection, migration)
         now = await connection.fetchval("SELECT penstock.moment()")
         await queues.create_defaults(PostgresTransaction(connection, now))
+
+
+async def apply_online(connection: asyncpg.Connection, migration: Migration) -> None:
+    """Runs outside a transaction; each statement is idempotent."""
+    await drop_unfinished(connection)
+    for statement in migration.text.split(";\n"):
+        if statement.strip():
+            await connection.execute(statement)
+    await record(connection, migration)
 
 
 async def record(connection: asyncpg.Connection, migration: Migration) -> None:
