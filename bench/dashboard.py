@@ -191,6 +191,8 @@ def measure_tabs(name: str, url: str, folder: Path) -> Iterator[Measured]:
         for _ in range(REPEATS):
             alone.append(asyncio.run(publish_and_drain(url)))
             with open_tabs(server.port, TABS):
+                # Starting them takes longer than the drain, on the same two cores.
+                sleep(SLICE_S / 2)
                 began, used = monotonic(), server.cpu
                 beside.append(asyncio.run(publish_and_drain(url)))
                 cores.append((server.cpu - used) / (monotonic() - began))
