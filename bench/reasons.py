@@ -30,6 +30,7 @@ REASONS: dict[str, dict[str, str]] = {
         " spread is wide",
         "bulk_mixed": "as `bulk`, and every entry brings its own type, rank and moments",
         "backlog_1m": "less than the spread of single turns",
+        "drain_among_1000": "less than the spread of single turns",
         "client_cpu_us": "a worker also calls a handler, renews leases and settles under a fence;"
         " and " + SLOW_MACHINE.partition(":")[0],
         "cpu_us": SLOW_MACHINE,
