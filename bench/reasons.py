@@ -18,8 +18,8 @@ SERVICE = {
 }
 REASONS: dict[str, dict[str, str]] = {
     "sqlite": {
-        "latency_p50_ms": "each side hands its write to the thread that commits, about 0.05 ms an"
-        " idle thread, where the reference commits in its only thread",
+        "latency_p50_ms": "each side hands its write to the thread that commits and back, about"
+        " 0.05 ms each time; the reference commits in its only thread",
         "bulk": "a message is written to two tables, and its ticket to an index; the reference"
         " writes one row. `bulk_two_inserts` compares with both inserts by hand",
     },
